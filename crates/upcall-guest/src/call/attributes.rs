@@ -242,6 +242,7 @@ pub fn close(runtime: &'static Runtime, frame: &Frame) -> i64 {
     names::closes(runtime, descriptor as u32, descriptor as u32);
     let poller = runtime.kernel().poller();
     poller.forget(runtime, descriptor, When::Before);
+    descriptors::wait_for_openings();
     let answer = runtime.blocking(|| raw(frame));
     // Another thread may have registered it in between, and the kernel has forgotten it now. A thread that waits for the
     // next file of this number tries again.
@@ -254,7 +255,7 @@ pub fn duplicate(runtime: &'static Runtime, frame: &Frame) -> i64 {
     if descriptors::is_ours(frame.rdi as i32) || descriptors::is_ours(frame.rsi as i32) {
         return EBADF;
     }
-    let call = || runtime.blocking(|| raw(frame));
+    let call = || descriptors::place(|| runtime.blocking(|| raw(frame)));
     if frame.rdi as i32 == frame.rsi as i32 {
         return call();
     }

@@ -36,7 +36,8 @@ pub fn duplicate(runtime: &'static Runtime, frame: &mut Frame) -> Option<i64> {
         return Some(raw(frame));
     }
     let closed = frame.rsi as u32;
-    Some(forgetting(runtime, closed..=closed, || raw(frame)))
+    let call = || descriptors::place(|| raw(frame));
+    Some(forgetting(runtime, closed..=closed, call))
 }
 
 /// close_range(2).

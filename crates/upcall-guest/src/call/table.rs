@@ -734,7 +734,10 @@ static ROWS: &[Row] = &[
     row(&[libc::SYS_open, libc::SYS_openat])
         .helper(|runtime, frame| names::open(runtime, frame))
         .bound(|_, frame| names::open(GUEST.runtime()?, frame))
-        .thread(|runtime, _, frame| names::open(runtime, frame)),
+        .thread(|runtime, _, frame| {
+            descriptors::wait_for_openings();
+            names::open(runtime, frame)
+        }),
     row(&[libc::SYS_close])
         .alone_ready(|frame| is_ours(frame).then_some(EBADF))
         .helper(helpers::close)

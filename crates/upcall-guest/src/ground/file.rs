@@ -1,10 +1,13 @@
 //! Reads small files without libc, which may allocate.
 
+use upcall_linux::descriptors;
+
 use crate::ground::entry::raw_syscall;
 
 /// Reads the beginning of a file whose `path` ends with a zero. Returns how many bytes it read.
 pub fn read_file(directory: i32, path: &[u8], into: &mut [u8]) -> usize {
     let flags = (libc::O_RDONLY | libc::O_CLOEXEC) as u64;
+    let _opening = descriptors::opening();
     // SAFETY: reads the path, which ends with a zero, and writes no more than there is room for.
     unsafe {
         let path = path.as_ptr() as u64;

@@ -92,6 +92,7 @@ pub unsafe fn open_switch_ring(place: usize) -> Result<usize, i32> {
         wakeup_watermark: 0x7fff_ffff,
         ..Attributes::default()
     };
+    let _opening = descriptors::opening();
     // SAFETY: reads the attributes; a new descriptor; a new mapping, or one over an old one of ours.
     unsafe {
         let descriptor = sys!(
@@ -311,7 +312,10 @@ fn read_task_file<'a>(
     text: &'a mut [u8],
 ) -> Result<&'a [u8], i32> {
     if file.load(Ordering::Relaxed) == 0 {
-        match descriptors::keep_many(open_task_file(tid, name)?) {
+        let opening = descriptors::opening();
+        let kept = descriptors::keep_many(open_task_file(tid, name)?);
+        drop(opening);
+        match kept {
             Ok(kept) => file.store(kept + 1, Ordering::Relaxed),
             // No room among our own descriptors, with many blocked activations: for this once.
             Err(_) => return read_once(tid, name, text),
@@ -331,6 +335,7 @@ fn read_task_file<'a>(
 /// Reads the beginning of such a file, which does not stay open.
 #[cold]
 fn read_once<'a>(tid: i32, name: &[u8], text: &'a mut [u8]) -> Result<&'a [u8], i32> {
+    let _opening = descriptors::opening();
     let file = open_task_file(tid, name)?;
     let read = read_beginning(file as i32, text);
     // SAFETY: opened here.

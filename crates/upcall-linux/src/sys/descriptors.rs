@@ -1,6 +1,12 @@
 //! Keeps the runtime's own descriptors out of the program's way, at the top of the descriptor table.
+//!
+//! The kernel gives a new descriptor the lowest free number. So a file that the runtime opens is for a moment where the
+//! program may put one of its own: dup2(2) to that number would replace the runtime's file, and the runtime would then
+//! close the program's. While program threads run, each such moment is an [`Opening`], and the program's dup2(2) is made in
+//! [`place`]. Neither begins while the other is under way. Both give up waiting after a while: the other side may be
+//! blocked in the kernel, or below the caller on its stack.
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use upcall_core::Errno;
 
@@ -16,6 +22,72 @@ const SYS_KILL: i64 = libc::SYS_tgkill;
 /// One bit for each of the 64 numbers from `base` that is ours.
 static BASE: AtomicU64 = AtomicU64::new(u64::MAX);
 static OURS: AtomicU64 = AtomicU64::new(0);
+
+/// How many [`Opening`]s there are, and how many calls are in [`place`].
+static OPENING: AtomicU32 = AtomicU32::new(0);
+static PLACING: AtomicU32 = AtomicU32::new(0);
+/// The largest number of yields in a wait for the other side.
+const YIELDS: u32 = 1000;
+
+fn leave(count: &AtomicU32) {
+    // The child of a fork may have begun anew in between.
+    let _ = count.fetch_update(Ordering::SeqCst, Ordering::Relaxed, |count| {
+        count.checked_sub(1)
+    });
+}
+
+fn yield_once() {
+    // SAFETY: a call without arguments.
+    unsafe { sys!(sys::SYS_sched_yield) };
+}
+
+/// Yields the processor until the count is zero, or a while has passed.
+fn wait_until_none(count: &AtomicU32) {
+    let mut yields = 0;
+    while count.load(Ordering::SeqCst) != 0 && yields < YIELDS {
+        yield_once();
+        yields += 1;
+    }
+}
+
+/// While this lives, the runtime may have a file at a low number.
+pub struct Opening(());
+
+/// Called before the runtime opens a file while program threads may run.
+#[must_use]
+pub fn opening() -> Opening {
+    // SeqCst, as in `place`: one of the two sees the other.
+    OPENING.fetch_add(1, Ordering::SeqCst);
+    wait_until_none(&PLACING);
+    Opening(())
+}
+
+impl Drop for Opening {
+    fn drop(&mut self) {
+        leave(&OPENING);
+    }
+}
+
+/// Makes a call of the program's that puts a file at a number of its choice.
+pub fn place<T>(call: impl FnOnce() -> T) -> T {
+    let mut yields = 0;
+    PLACING.fetch_add(1, Ordering::SeqCst);
+    while OPENING.load(Ordering::SeqCst) != 0 && yields < YIELDS {
+        leave(&PLACING);
+        yield_once();
+        PLACING.fetch_add(1, Ordering::SeqCst);
+        yields += 1;
+    }
+    let answer = call();
+    leave(&PLACING);
+    answer
+}
+
+/// Called before the program closes a number, or gets the lowest free one.
+#[inline]
+pub fn wait_for_openings() {
+    wait_until_none(&OPENING);
+}
 
 fn base() -> usize {
     let known = BASE.load(Ordering::Relaxed);
@@ -104,6 +176,8 @@ pub fn range() -> Option<(u32, u32)> {
 
 /// Closes all of ours: the child of a fork starts anew, under a limit that may be lower by then.
 pub fn close_all() {
+    OPENING.store(0, Ordering::Relaxed);
+    PLACING.store(0, Ordering::Relaxed);
     let base = BASE.swap(u64::MAX, Ordering::Relaxed);
     let mut ours = OURS.swap(0, Ordering::Relaxed);
     while ours != 0 {

@@ -2,7 +2,7 @@
 
 use core::ffi::CStr;
 
-use crate::sys::{self, error};
+use crate::sys::{self, descriptors, error};
 
 /// A path put together from words and numbers.
 pub(crate) struct Path {
@@ -60,6 +60,7 @@ pub(crate) fn read_by_pieces<const SIZE: usize>(
     path: &Path,
     mut take: impl FnMut(&[u8]) -> bool,
 ) -> bool {
+    let _opening = descriptors::opening();
     // SAFETY: the path ends with a zero byte; reads into a buffer of ours; closes what it opened.
     unsafe {
         let file = sys!(
@@ -85,6 +86,7 @@ pub(crate) fn read_by_pieces<const SIZE: usize>(
 
 /// Reads the first bytes of a file. Returns how many; 0 if it cannot be read.
 pub(crate) fn read_start(path: &CStr, into: &mut [u8]) -> usize {
+    let _opening = descriptors::opening();
     // SAFETY: the path ends with a zero byte; reads into the caller's buffer; closes what it opened.
     unsafe {
         let flags = libc::O_RDONLY | libc::O_CLOEXEC;
