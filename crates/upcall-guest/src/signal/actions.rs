@@ -2,13 +2,13 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-use upcall_linux::preempt;
+use upcall_linux::{Runtime, preempt};
 
 use crate::ground::entry::{Frame, raw_syscall};
 use crate::ground::mask::{ALL, bit};
 use crate::ground::state::GUEST;
 use crate::ground::{access, arch};
-use crate::signal::masks;
+use crate::signal::{masks, settled};
 
 use super::altstack;
 
@@ -367,6 +367,23 @@ pub fn clear_actions() {
         if matches!(signal, libc::SIGSEGV | libc::SIGBUS | libc::SIGSYS) || shows_stacks(signal) {
             take_over(signal);
         }
+    }
+}
+
+/// rt_sigaction(2) of a thread on an activation. What the process has been sent before meets the handler that is taken away. Faults are
+/// not sent, and whoever aborts waits for nobody.
+pub fn sigaction_of_thread(runtime: &'static Runtime, frame: &Frame) -> i64 {
+    let (signal, new) = (frame.rdi as i32, frame.rsi as usize);
+    let takes_away = new != 0
+        && (1..SIGNALS as i32).contains(&signal)
+        && !is_fault(signal)
+        && signal != libc::SIGABRT
+        && disposition(signal) == Disposition::Handled
+        && access::load_u64(new) == Ok(SIG_DFL as u64);
+    if takes_away {
+        settled::meeting_handler(runtime, bit(signal), || sigaction(frame))
+    } else {
+        sigaction(frame)
     }
 }
 

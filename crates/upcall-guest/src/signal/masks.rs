@@ -9,7 +9,7 @@
 //! Approach rejected: counting the threads that accept each signal. libc blocks and opens all signals around each thread
 //! creation.
 
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use upcall_core::Accepted;
 use upcall_linux::{Thread, preempt};
@@ -20,9 +20,13 @@ use crate::ground::state::GUEST;
 use mask::bit;
 
 static ACCEPTED: Accepted = Accepted::new();
+/// Signals that activations without a thread leave to the kernel, although a thread may accept them.
+static HELD: AtomicU64 = AtomicU64::new(0);
 
 /// Called when the runtime starts, with one thread.
 pub fn start(mask: u64) {
+    // In the child of a fork another thread may have held some.
+    HELD.store(0, Ordering::SeqCst);
     ACCEPTED.start(mask);
 }
 
@@ -74,7 +78,18 @@ pub fn resting() -> u64 {
         Some(first) => first.kernel.mask.load(Ordering::Relaxed),
         None => !open,
     };
-    first & !handled | !open & handled
+    first & !handled | !open & handled | HELD.load(Ordering::SeqCst)
+}
+
+/// From now on activations without a thread leave these signals to the kernel.
+pub fn hold(set: u64) {
+    HELD.fetch_or(set, Ordering::SeqCst);
+}
+
+/// They take these signals again.
+pub fn release(set: u64) {
+    HELD.fetch_and(!set, Ordering::SeqCst);
+    nudge();
 }
 
 /// Makes those that sleep do so with another mask.

@@ -3,9 +3,15 @@
 //! An activation without a thread may have taken such a signal while some thread accepted it, or before it was known that
 //! none does. It gives the signal back to the kernel ([`pending`](crate::signal::pending)), and until then the signal is
 //! not pending. A thread that asks the kernel what is pending first waits for that.
+//!
+//! A signal that a thread accepts may reach it through such an activation, too, which takes a while. Where a thread is about to take a
+//! handler away, that is too late: the signal would have its default action ([`meeting_handler`]).
+
+use core::sync::atomic::Ordering;
 
 use upcall_linux::{Inside, Runtime};
 
+use crate::ground::mask;
 use crate::signal::{masks, receivers};
 
 /// Waits until all signals in `set` that no thread accepts are pending in the kernel, if they are pending at all. From then
@@ -28,4 +34,25 @@ pub fn settle_for_call(runtime: &'static Runtime, set: u64) {
     let inside = runtime.enter();
     settle(&inside, set);
     inside.leave();
+}
+
+/// Handles the signals in `set` that were sent to the process before and that the current thread accepts, and then takes their handlers
+/// away, by `act`. Called outside the runtime.
+pub fn meeting_handler<R>(runtime: &'static Runtime, set: u64, act: impl FnOnce() -> R) -> R {
+    // Held anew each time: another thread may have released them meanwhile.
+    let hold = || {
+        masks::hold(set);
+        set
+    };
+    runtime.kernel().await_closed_outside(runtime, hold);
+    let inside = runtime.enter();
+    // What is pending is this thread's, as the mask opens.
+    mask::set_kernel_mask(mask::ALL);
+    mask::set_kernel_mask(inside.kernel.mask.load(Ordering::Relaxed));
+    inside.leave();
+    // What has been passed on to it.
+    runtime.enter().leave();
+    let done = act();
+    masks::release(set);
+    done
 }

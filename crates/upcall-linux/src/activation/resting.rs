@@ -75,6 +75,17 @@ impl Linux {
             }
         });
     }
+
+    /// As [`Linux::await_closed`], for a thread in its own code, which may go on on another activation meanwhile. Two threads that wait
+    /// here at a time do not wait for each other.
+    pub fn await_closed_outside(&self, runtime: &'static Runtime, closed: impl Fn() -> u64) {
+        runtime.each_activation(|activation| {
+            while is_open(activation, closed()) {
+                self.nudge_one(activation);
+                self.await_holder();
+            }
+        });
+    }
 }
 
 /// Whether one of the signals in `set` may be with the activation now, or come to it.

@@ -42,7 +42,7 @@ programs! {
     signals: alarm_main altstack_calls altstack_leaves altstack_parks altstack_per_thread altstack_shared
         altstack_small_stack altstack_switches handler_context kill_parked kill_reader kill_running leases_of_threads
         owner_of_signals pending_at_once registers_in_signals siginfo siglongjmp_segv signal_actions
-        signal_after_handler signal_as_mask_opens signal_before_threads signal_before_wait
+        signal_after_handler signal_as_handler_goes signal_as_mask_opens signal_before_threads signal_before_wait
         signal_blocked_late signal_bursts signal_from_child signal_in_handler_entry signal_leaves_wait
         signal_mask_delivery signal_masks signal_masks_of_waits signal_no_room signal_numbers_of_faults
         signal_numbers_to_others signal_of_write signal_order signal_storm signal_to_ending signal_to_first
