@@ -9,7 +9,7 @@ use crate::ground::entry::Frame;
 use crate::ground::mask::{UNBLOCKABLE, bit, set_kernel_mask};
 use crate::ground::state::GUEST;
 use crate::signal::everywhere::SETXID;
-use crate::signal::{blocked_by, dispatch, masks, pending};
+use crate::signal::{alone, blocked_by, dispatch, masks, pending};
 
 /// rt_sigprocmask(2). `by_libc`: the call stands in one of libc's functions.
 pub fn sigprocmask(
@@ -20,6 +20,15 @@ pub fn sigprocmask(
 ) -> i64 {
     if pending::has_some(thread) {
         take_accepted(runtime, thread);
+        if GUEST.runtime().is_none() {
+            // A handler has made this the child of a fork.
+            return if dispatch::is_on() {
+                alone::sigprocmask(frame)
+            } else {
+                // SAFETY: the program's own call, as it made it.
+                (unsafe { frame.raw() }) as i64
+            };
+        }
     }
     let before = thread.kernel.mask.load(Ordering::Relaxed);
     match next_mask(frame, before) {
@@ -138,7 +147,7 @@ pub fn end_lazy_mask(runtime: &'static Runtime, thread: &'static Thread) {
 /// has sent one has seen it sent, and perhaps nobody else accepts it.
 #[cold]
 fn take_accepted(runtime: &'static Runtime, thread: &'static Thread) {
-    while pending::for_thread(thread) & !blocked_by(thread) != 0 {
+    while GUEST.runtime().is_some() && pending::for_thread(thread) & !blocked_by(thread) != 0 {
         let inside = runtime.enter();
         inside.attend(Activation::DEFERRED);
         inside.leave();
