@@ -152,7 +152,7 @@ impl Scheduler {
     }
 
     /// Looks after the daemon now and then: a block without a page comes here, which costs it no locked instruction.
-    fn miss(&self) {
+    pub(crate) fn miss(&self) {
         let misses = self.misses.load(Ordering::Relaxed).wrapping_add(1);
         self.misses.store(misses, Ordering::Relaxed);
         if misses.is_multiple_of(MISSES) {

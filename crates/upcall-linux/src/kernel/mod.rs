@@ -479,6 +479,10 @@ impl upcall_core::kernel::Watch for Linux {
             preempt::start_slices(activation, self.now(), self.settings.slice_ns);
         }
         let tid = activation.kernel.tid.load(Ordering::Relaxed);
+        if cheap_doubt {
+            // The page may never be asked while there is work.
+            self.scheduler.miss();
+        }
         activation.kernel.observer.is_blocked(tid, cheap_doubt, || {
             self.scheduler
                 .says_blocked(tid, own.tid.load(Ordering::Relaxed), &own.seen)
