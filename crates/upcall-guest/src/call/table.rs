@@ -503,7 +503,7 @@ static ROWS: &[Row] = &[
         .alone(|frame| Some(signal::sigaction(frame)))
         .helper(|_, frame| Some(signal::sigaction(frame)))
         .bound(|_, frame| Some(signal::sigaction(frame)))
-        .thread(|runtime, _, frame| Some(signal::sigaction_of_thread(runtime, frame))),
+        .thread(|runtime, thread, frame| Some(signal::sigaction_of_thread(runtime, thread, frame))),
     row(&[libc::SYS_rt_sigprocmask])
         .alone_ready(|frame| dispatch::is_on().then(|| alone::sigprocmask(frame)))
         .helper(|_, frame| {

@@ -54,7 +54,7 @@ fn is_static() -> bool {
     !names_one
 }
 
-/// Returns true if valgrind runs the process. Asks the emulator, which knows this sequence of instructions; a processor does nothing there.
+/// Returns true if valgrind runs the process. Asks it by a sequence of instructions that it knows; a processor does nothing there.
 #[cfg(target_arch = "x86_64")]
 pub fn runs_under_valgrind() -> bool {
     const RUNNING_ON_VALGRIND: usize = 0x1001;
@@ -76,7 +76,7 @@ pub fn runs_under_valgrind() -> bool {
     answer != 0
 }
 
-/// As above.
+/// Returns true if valgrind runs the process, which is not asked on this processor.
 #[cfg(not(target_arch = "x86_64"))]
 pub fn runs_under_valgrind() -> bool {
     false

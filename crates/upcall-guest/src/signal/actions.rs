@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-use upcall_linux::{Runtime, preempt};
+use upcall_linux::{Runtime, Thread, preempt};
 
 use crate::ground::entry::{Frame, raw_syscall};
 use crate::ground::mask::{ALL, bit};
@@ -372,7 +372,11 @@ pub fn clear_actions() {
 
 /// rt_sigaction(2) of a thread on an activation. What the process has been sent before meets the handler that is taken away. Faults are
 /// not sent, and whoever aborts waits for nobody.
-pub fn sigaction_of_thread(runtime: &'static Runtime, frame: &Frame) -> i64 {
+pub fn sigaction_of_thread(
+    runtime: &'static Runtime,
+    thread: &'static Thread,
+    frame: &Frame,
+) -> i64 {
     let (signal, new) = (frame.rdi as i32, frame.rsi as usize);
     let takes_away = new != 0
         && (1..SIGNALS as i32).contains(&signal)
@@ -381,7 +385,7 @@ pub fn sigaction_of_thread(runtime: &'static Runtime, frame: &Frame) -> i64 {
         && disposition(signal) == Disposition::Handled
         && access::load_u64(new) == Ok(SIG_DFL as u64);
     if takes_away {
-        settled::meeting_handler(runtime, bit(signal), || sigaction(frame))
+        settled::meeting_handler(runtime, thread, bit(signal), || sigaction(frame))
     } else {
         sigaction(frame)
     }

@@ -146,7 +146,7 @@ pub fn end_lazy_mask(runtime: &'static Runtime, thread: &'static Thread) {
 /// Delivers the signals that have been sent to the current thread and that it accepts. Called before it may close its mask: whoever
 /// has sent one has seen it sent, and perhaps nobody else accepts it.
 #[cold]
-fn take_accepted(runtime: &'static Runtime, thread: &'static Thread) {
+pub fn take_accepted(runtime: &'static Runtime, thread: &'static Thread) {
     while GUEST.runtime().is_some() && pending::for_thread(thread) & !blocked_by(thread) != 0 {
         let inside = runtime.enter();
         inside.attend(Activation::DEFERRED);

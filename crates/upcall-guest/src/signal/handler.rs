@@ -127,12 +127,7 @@ pub(super) fn finish(
     };
     if taken.is_some() || pending::for_thread(thread) & !mask != 0 {
         runtime.kernel().set_inside();
-        match taken {
-            Some((signal, information)) => {
-                queued::queue_to_kernel(activation, signal, &information);
-            }
-            None => pending::queue_one(activation, thread, mask),
-        }
+        pending::queue_first(activation, thread, taken, mask);
         runtime.kernel().clear_inside();
     }
     activation
@@ -148,7 +143,8 @@ pub(super) fn finish(
 fn take_waiting(activation: &Activation, thread: &'static Thread, mask: u64) {
     let kernel = activation.runtime().kernel();
     let set = masks::closed(!mask);
-    while pending::in_kernel() & set != 0
+    while set != 0
+        && pending::in_kernel() & set != 0
         && let Some((signal, information)) = queued::take(set)
     {
         kernel.set_inside();

@@ -174,13 +174,7 @@ fn deliver_at_end(
             pending::hold(activation, thread, signal, &information);
         }
         activation.kernel.at_hand.store(0, Ordering::SeqCst);
-        match taken {
-            // It was the first one, and was about to be delivered.
-            Some((signal, information)) => {
-                queued::queue_to_kernel(activation, signal, &information);
-            }
-            None => pending::queue_one(activation, thread, held),
-        }
+        pending::queue_first(activation, thread, taken, held);
         runtime.kernel().clear_inside();
     }
     activation

@@ -380,6 +380,19 @@ pub fn queue_one(activation: &Activation, thread: &'static Thread, mask: u64) {
     }
 }
 
+/// As [`queue_one`]. A signal that was taken back from the kernel was the first one, and about to be delivered.
+pub fn queue_first(
+    activation: &Activation,
+    thread: &'static Thread,
+    taken: Option<(i32, Information)>,
+    mask: u64,
+) {
+    match taken {
+        Some((signal, information)) => queued::queue_to_kernel(activation, signal, &information),
+        None => queue_one(activation, thread, mask),
+    }
+}
+
 /// Handles a signal that came inside the runtime, when the activation leaves with a thread whose mask is `mask`. It goes to
 /// the thread or, if the thread blocks it, to where it waits.
 pub fn restore(inside: &Inside, signal: i32, information: &Information, mask: u64) {

@@ -9,11 +9,11 @@
 
 use core::sync::atomic::Ordering;
 
-use upcall_linux::{Inside, Runtime};
+use upcall_linux::{Inside, Runtime, Thread};
 
 use crate::ground::mask;
 use crate::ground::state::GUEST;
-use crate::signal::{masks, receivers};
+use crate::signal::{self, masks, receivers};
 
 /// Waits until all signals in `set` that no thread accepts are pending in the kernel, if they are pending at all. From then
 /// on they stay there until some thread accepts them.
@@ -39,26 +39,29 @@ pub fn settle_for_call(runtime: &'static Runtime, set: u64) {
 
 /// Handles the signals in `set` that were sent to the process before and that the current thread accepts, and then takes their handlers
 /// away, by `act`. Called outside the runtime. One of the handlers may make this the child of a fork, without a runtime.
-pub fn meeting_handler<R>(runtime: &'static Runtime, set: u64, act: impl FnOnce() -> R) -> R {
-    let is_here = || GUEST.runtime().is_some();
-    // Held anew each time: another thread may have released them meanwhile.
-    let hold = || {
-        let held = if is_here() { set } else { 0 };
-        masks::hold(held);
-        held
-    };
-    runtime.kernel().await_closed_outside(runtime, hold);
-    if is_here() {
+pub fn meeting_handler<R>(
+    runtime: &'static Runtime,
+    thread: &'static Thread,
+    set: u64,
+    act: impl FnOnce() -> R,
+) -> R {
+    runtime.kernel().await_closed_outside(runtime, || {
+        if GUEST.runtime().is_none() {
+            return 0;
+        }
+        // Held anew each time: another thread may have released them meanwhile.
+        masks::hold(set);
+        set
+    });
+    if GUEST.runtime().is_some() {
         let inside = runtime.enter();
         // What is pending is this thread's, as the mask opens.
         mask::set_kernel_mask(mask::ALL);
         mask::set_kernel_mask(inside.kernel.mask.load(Ordering::Relaxed));
         inside.leave();
     }
-    if is_here() {
-        // What has been passed on to it.
-        runtime.enter().leave();
-    }
+    // What has been passed on to it.
+    signal::take_accepted(runtime, thread);
     let done = act();
     masks::release(set);
     done

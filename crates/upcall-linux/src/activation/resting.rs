@@ -68,19 +68,21 @@ impl Linux {
     /// none has taken one that it has not passed on. `closed` is asked again and again: it returns fewer when a
     /// thread accepts some of them meanwhile.
     pub fn await_closed(&self, inside: &Inside, closed: impl Fn() -> u64) {
-        inside.runtime().each_activation(|other| {
-            while !core::ptr::eq::<Activation>(other, &**inside) && is_open(other, closed()) {
-                self.nudge_one(other);
-                self.await_holder();
-            }
+        let own: &Activation = inside;
+        self.await_until_not(inside.runtime(), |other| {
+            !core::ptr::eq(other, own) && is_open(other, closed())
         });
     }
 
     /// As [`Linux::await_closed`], for a thread in its own code, which may go on on another activation meanwhile. Two threads that wait
     /// here at a time do not wait for each other.
     pub fn await_closed_outside(&self, runtime: &'static Runtime, closed: impl Fn() -> u64) {
+        self.await_until_not(runtime, |other| is_open(other, closed()));
+    }
+
+    fn await_until_not(&self, runtime: &'static Runtime, is_open: impl Fn(&Activation) -> bool) {
         runtime.each_activation(|activation| {
-            while is_open(activation, closed()) {
+            while is_open(activation) {
                 self.nudge_one(activation);
                 self.await_holder();
             }

@@ -5,7 +5,8 @@
 //! 3. From then on the page is asked first if an activation is blocked (`says_blocked`). *Blocked* is believed.
 //!    *Not blocked* is believed if the asking activation was itself switched in since it asked last: an owner that can run
 //!    gets the processor when the standby yields. Otherwise nobody may be writing the page any more, and procfs is asked.
-//! 4. They find, too, that the daemon is gone. Then the page is not asked any more, and the daemon is asked again from time to time.
+//! 4. Every so often a look at an owner, whoever answers, finds that the daemon is gone, and so does the end of a time slice. Then the
+//!    page is not asked any more, and the daemon is asked again from time to time.
 //!
 //! Nothing in the page leads to an address: the program may have put anything in its place.
 
@@ -24,10 +25,9 @@ use crate::turns::daemon::{Again, Place, Raw, Reply, Socket, Whose, place};
 
 /// A daemon that has not answered after so many questions is none.
 const MOST_LOOKS: u32 = 1 << 16;
-/// After so many questions that the page does not answer, the program looks if the daemon is there.
-const MISSES: u32 = 64;
-/// The same of questions that it answers: as the kernel has left it when the daemon was killed, it may do so for ever.
-const HITS: u64 = 1024;
+/// After so many looks at an owner, the program looks if the daemon is there. Those that the page answers are among them: as the kernel
+/// has left it when the daemon was killed, it may answer for ever. So are those for which it is not asked: there may be no others.
+const APART: u32 = 64;
 
 numbered_enum! {
     /// How far it is.
@@ -60,8 +60,8 @@ pub(crate) struct Scheduler {
     /// Of the daemon, plus one.
     socket: AtomicI32,
     looks: AtomicU32,
-    /// Questions that no page has answered, as far as nobody else counted at the same moment.
-    misses: AtomicU32,
+    /// Looks at an owner, as far as nobody else counted at the same moment.
+    blocks: AtomicU32,
     told: AtomicU64,
     untold: AtomicU64,
 }
@@ -132,30 +132,25 @@ impl Scheduler {
         // SAFETY: null, or mapped for ever.
         let page = unsafe { self.page.load(Ordering::Acquire).as_ref() };
         let Some(page) = page else {
-            match self.stage.load(Ordering::Relaxed) {
-                Stage::Asked => self.look_sometimes(),
-                _ => self.miss(),
+            if self.stage.load(Ordering::Relaxed) == Stage::Asked {
+                self.look_sometimes();
             }
             return None;
         };
         let answer = self.read(page, owner, own, seen);
         if answer.is_some() {
-            let told = self.told.fetch_add(1, Ordering::Relaxed) + 1;
-            if told.is_multiple_of(HITS) {
-                self.tick(vdso::monotonic_ns());
-            }
+            self.told.fetch_add(1, Ordering::Relaxed);
         } else {
             self.untold.fetch_add(1, Ordering::Relaxed);
-            self.miss();
         }
         answer
     }
 
-    /// Looks after the daemon now and then: a block without a page comes here, which costs it no locked instruction.
-    pub(crate) fn miss(&self) {
-        let misses = self.misses.load(Ordering::Relaxed).wrapping_add(1);
-        self.misses.store(misses, Ordering::Relaxed);
-        if misses.is_multiple_of(MISSES) {
+    /// Called for each look at an owner, which costs it no locked instruction. Looks after the daemon now and then.
+    pub(crate) fn count(&self) {
+        let blocks = self.blocks.load(Ordering::Relaxed).wrapping_add(1);
+        self.blocks.store(blocks, Ordering::Relaxed);
+        if blocks.is_multiple_of(APART) {
             self.tick(vdso::monotonic_ns());
         }
     }
@@ -359,12 +354,15 @@ mod tests {
         let own = std::os::fd::IntoRawFd::into_raw_fd(own);
         scheduler.keep(Socket(descriptors::keep(own as isize).unwrap()));
         scheduler.stage.store(Stage::Linked, Ordering::Release);
-        let ask = || scheduler.says_blocked(OWNER, STANDBY, &seen);
-        for _ in 0..2 * HITS {
+        let ask = || {
+            scheduler.count();
+            scheduler.says_blocked(OWNER, STANDBY, &seen)
+        };
+        for _ in 0..2 * APART {
             assert_eq!(ask(), Some(true));
         }
         drop(daemons);
-        assert!((0..=HITS).any(|_| ask().is_none()));
+        assert!((0..=APART).any(|_| ask().is_none()));
     }
 
     #[test]

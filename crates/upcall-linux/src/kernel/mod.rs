@@ -225,8 +225,7 @@ unsafe impl Machine for Linux {
     }
 
     fn yield_processor(&self) {
-        // SAFETY: no memory involved.
-        unsafe { sys!(sys::SYS_sched_yield) };
+        sys::yield_processor();
     }
 
     /// The holder may be a sentinel, or the one that waits a kernel thread with a real-time policy, which is no activation:
@@ -479,10 +478,7 @@ impl upcall_core::kernel::Watch for Linux {
             preempt::start_slices(activation, self.now(), self.settings.slice_ns);
         }
         let tid = activation.kernel.tid.load(Ordering::Relaxed);
-        if cheap_doubt {
-            // The page may never be asked while there is work.
-            self.scheduler.miss();
-        }
+        self.scheduler.count();
         activation.kernel.observer.is_blocked(tid, cheap_doubt, || {
             self.scheduler
                 .says_blocked(tid, own.tid.load(Ordering::Relaxed), &own.seen)

@@ -21,11 +21,6 @@ fn membarrier(command: usize) -> isize {
     unsafe { sys!(sys::SYS_membarrier, command, 0, 0) }
 }
 
-fn yield_processor() {
-    // SAFETY: sched_yield takes nothing.
-    unsafe { sys!(sys::SYS_sched_yield) };
-}
-
 impl Barriers {
     /// None so far, and none at all under a filter.
     pub fn new(filtered: bool) -> Self {
@@ -52,7 +47,7 @@ impl Barriers {
             && loop {
                 match error(membarrier(PRIVATE)) {
                     None => break true,
-                    Some(libc::ENOMEM) => yield_processor(),
+                    Some(libc::ENOMEM) => sys::yield_processor(),
                     // A process that was saved and restored may have lost it.
                     Some(libc::EPERM) if membarrier(REGISTER_PRIVATE) == 0 => {}
                     Some(_) => break false,
@@ -66,7 +61,7 @@ impl Barriers {
     pub fn forbid(&self) {
         self.allowed.store(false, Ordering::SeqCst);
         while self.passing.load(Ordering::SeqCst) != 0 {
-            yield_processor();
+            sys::yield_processor();
         }
     }
 }

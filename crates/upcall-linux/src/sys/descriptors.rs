@@ -36,16 +36,11 @@ fn leave(count: &AtomicU32) {
     });
 }
 
-fn yield_once() {
-    // SAFETY: a call without arguments.
-    unsafe { sys!(sys::SYS_sched_yield) };
-}
-
 /// Yields the processor until the count is zero, or a while has passed.
 fn wait_until_none(count: &AtomicU32) {
     let mut yields = 0;
     while count.load(Ordering::SeqCst) != 0 && yields < YIELDS {
-        yield_once();
+        sys::yield_processor();
         yields += 1;
     }
 }
@@ -74,7 +69,7 @@ pub fn place<T>(call: impl FnOnce() -> T) -> T {
     PLACING.fetch_add(1, Ordering::SeqCst);
     while OPENING.load(Ordering::SeqCst) != 0 && yields < YIELDS {
         leave(&PLACING);
-        yield_once();
+        sys::yield_processor();
         PLACING.fetch_add(1, Ordering::SeqCst);
         yields += 1;
     }

@@ -88,6 +88,12 @@ pub fn say_to(descriptor: i32, text: &[u8]) {
     unsafe { sys!(SYS_write, descriptor, text.as_ptr(), text.len()) };
 }
 
+/// sched_yield(2).
+pub(crate) fn yield_processor() {
+    // SAFETY: takes nothing, and touches no memory.
+    unsafe { sys!(SYS_sched_yield) };
+}
+
 /// Sets the signal mask of the calling kernel thread. Returns what it was.
 #[inline]
 #[cfg_attr(feature = "inject", track_caller)]
