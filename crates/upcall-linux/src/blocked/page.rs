@@ -19,6 +19,7 @@ use upcall_abi::{
 };
 use upcall_core::numbered::{AtomicEnum, numbered_enum};
 
+use crate::sys::descriptors;
 use crate::sys::procfs::is_filtered;
 use crate::sys::vdso;
 use crate::turns::daemon::{Again, Place, Raw, Reply, Socket, Whose, place};
@@ -197,6 +198,8 @@ impl Scheduler {
         let (is_over, next) = if is_filtered() {
             (true, Stage::None)
         } else {
+            // Its descriptors are at low numbers until they are mapped.
+            let _opening = descriptors::opening();
             match socket.answer() {
                 Reply::Pending if self.looks.load(Ordering::Relaxed) < MOST_LOOKS => {
                     (false, Stage::Asked)
@@ -304,8 +307,6 @@ fn slot(page: &Observed, tid: i32) -> (Now, &Slot) {
 
 #[cfg(test)]
 mod tests {
-    use crate::sys::descriptors;
-
     use super::*;
 
     const OWNER: i32 = 1000;

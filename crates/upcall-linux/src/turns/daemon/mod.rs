@@ -209,6 +209,8 @@ impl Daemon {
         if is_filtered() || looks == MOST_LOOKS {
             return false;
         }
+        // Its descriptors are at low numbers until they are mapped.
+        let _opening = descriptors::opening();
         *self = match socket.answer() {
             Reply::Pending => Daemon::Asked(socket, whose, looks + 1),
             Reply::Yes((answer, descriptors)) => {

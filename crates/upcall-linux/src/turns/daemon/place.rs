@@ -88,6 +88,7 @@ pub(crate) fn connect(whose: Whose) -> Option<Socket> {
 
 /// Connects to a daemon of this user at this address, without waiting.
 fn connect_to(address: &libc::sockaddr_un, user: u32) -> Option<Socket> {
+    let opening = descriptors::opening();
     // Where nothing has the name, nothing else is tried.
     // SAFETY: the path ends with a zero; closes what it opened.
     unsafe {
@@ -110,6 +111,7 @@ fn connect_to(address: &libc::sockaddr_un, user: u32) -> Option<Socket> {
     // SAFETY: a new socket; reads the address.
     let socket = unsafe { sys!(libc::SYS_socket, libc::AF_UNIX, kind, 0) };
     let socket = Socket(descriptors::keep(socket).ok()?);
+    drop(opening);
     let mut peer = libc::ucred {
         pid: 0,
         uid: u32::MAX,
