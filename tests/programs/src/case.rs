@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// How often each case runs launched: `UPCALL_TEST_REPEAT`, once unless set.
 pub fn repeats() -> usize {
@@ -47,9 +48,10 @@ impl Case {
     ///
     /// When its directory cannot be made.
     pub fn new(name: &str, scratch: &Path) -> Self {
-        let dir = scratch
-            .join("cases")
-            .join(format!("{name}-{}", std::process::id()));
+        static MADE: AtomicU32 = AtomicU32::new(0);
+        // Two cases of one process may have the same name.
+        let (pid, number) = (std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
+        let dir = scratch.join("cases").join(format!("{name}-{pid}-{number}"));
         fs::create_dir_all(&dir).expect("the scratch directory is writable");
         Case {
             name: name.to_owned(),

@@ -14,8 +14,8 @@ use crate::sys;
 const CLOCK_THREAD_CPUTIME_ID: i32 = 3;
 /// CPUCLOCK_SCHED | CPUCLOCK_PERTHREAD_MASK: a kernel thread's clock, with its id above.
 const OF_KERNEL_THREAD: i32 = 6;
-/// How often a question is asked again when the thread moves meanwhile.
-const TRIES: u32 = 100;
+/// The mark of an activation that has begun to charge its thread, until the next one begins.
+const CHARGED: u64 = u64::MAX;
 
 static ASKED: AtomicBool = AtomicBool::new(false);
 
@@ -56,10 +56,11 @@ pub(crate) fn ends(activation: &Activation, thread: &'static Thread) {
 
 #[cold]
 fn charge(activation: &Activation, thread: &'static Thread) {
-    let began = activation.kernel.cpu_mark.swap(0, Ordering::Relaxed);
+    // Whoever asks before the thread has its time and is gone asks again.
+    let began = activation.kernel.cpu_mark.swap(CHARGED, Ordering::SeqCst);
     if began != 0 {
         let used = clock(CLOCK_THREAD_CPUTIME_ID).saturating_sub(began);
-        thread.kernel.cpu_ns.fetch_add(used, Ordering::Relaxed);
+        thread.kernel.cpu_ns.fetch_add(used, Ordering::SeqCst);
     }
 }
 
@@ -70,34 +71,39 @@ pub fn of(thread: &'static Thread) -> u64 {
         follows::begin(follows::CPU_TIME);
         ASKED.store(true, Ordering::Relaxed);
     }
-    let mut answer = 0;
-    for _ in 0..TRIES {
-        let charged = thread.kernel.cpu_ns.load(Ordering::SeqCst);
-        let carrier = thread.carrier();
-        let Some(activation) = carrier else {
-            return charged;
-        };
-        let state = &activation.kernel;
-        let now = clock(clock_of(state.tid.load(Ordering::Relaxed)));
-        // One that runs since before the first question is counted from here on.
-        let began =
-            match state
-                .cpu_mark
-                .compare_exchange(0, now, Ordering::SeqCst, Ordering::SeqCst)
-            {
-                Ok(_) => now,
-                Err(began) => began,
-            };
-        answer = charged + now.saturating_sub(began);
-        let same = thread
-            .carrier()
-            .is_some_and(|again| core::ptr::eq(again, activation));
-        if same
-            && thread.kernel.cpu_ns.load(Ordering::SeqCst) == charged
-            && state.cpu_mark.load(Ordering::SeqCst) == began
-        {
-            break;
+    loop {
+        if let Some(time) = at_rest(thread) {
+            return time;
         }
+        // Its activation may want this processor.
+        sys::yield_processor();
     }
-    answer
+}
+
+/// The processor time of a thread, unless it moves or is charged meanwhile.
+fn at_rest(thread: &'static Thread) -> Option<u64> {
+    let charged = thread.kernel.cpu_ns.load(Ordering::SeqCst);
+    let carrier = thread.carrier();
+    let time = match carrier {
+        None => charged,
+        Some(activation) => charged + used_on(activation)?,
+    };
+    let same = thread.carrier().map(core::ptr::from_ref) == carrier.map(core::ptr::from_ref);
+    let is_sound = same && thread.kernel.cpu_ns.load(Ordering::SeqCst) == charged;
+    is_sound.then_some(time)
+}
+
+/// What the thread that an activation carries has used since it was charged last; `None`: it stops or starts
+/// just now.
+fn used_on(activation: &Activation) -> Option<u64> {
+    let state = &activation.kernel;
+    let now = clock(clock_of(state.tid.load(Ordering::Relaxed)));
+    let (set, get) = (Ordering::SeqCst, Ordering::SeqCst);
+    // One that runs since before the first question is counted from here on.
+    let began = match state.cpu_mark.compare_exchange(0, now, set, get) {
+        Ok(_) => now,
+        Err(began) => began,
+    };
+    let is_sound = began != CHARGED && state.cpu_mark.load(Ordering::SeqCst) == began;
+    is_sound.then(|| now.saturating_sub(began))
 }

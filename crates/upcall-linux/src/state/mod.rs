@@ -92,7 +92,7 @@ pub struct LinuxActivation {
     pub(crate) slack: AtomicU64,
     /// The name of the kernel thread, where that follows the thread. Kept by the guest.
     pub name: [AtomicU64; 2],
-    /// What its own clock said when its thread began to run; 0 when nobody has asked.
+    /// What its own clock said when its thread began to run; 0 when nobody has asked. See [`cpu_time`].
     pub(crate) cpu_mark: AtomicU64,
     /// Signals that wait for the activation to leave the runtime.
     pub inbox: Inbox,

@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::yield_now;
 use std::time::Instant;
@@ -25,7 +26,10 @@ pub struct Place(pub PathBuf);
 impl Place {
     /// Empty, and the user's alone. Its path is short, because addresses of sockets are.
     pub fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("upcalld-{}-{name}", std::process::id()));
+        static MADE: AtomicU32 = AtomicU32::new(0);
+        // Two tests may choose the same name.
+        let (pid, number) = (std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
+        let path = std::env::temp_dir().join(format!("upcalld-{pid}-{number}-{name}"));
         let _ = std::fs::remove_dir_all(&path);
         std::fs::DirBuilder::new()
             .mode(0o700)
@@ -146,10 +150,16 @@ impl Daemon {
 
     /// Waits until it has said this, since it serves. Returns all that it has said.
     pub fn says(&self, text: &str) -> String {
-        until(text, || {
-            let heard = self.heard.lock().expect("no panic");
-            heard.contains(text).then(|| heard.clone())
-        })
+        let begun = Instant::now();
+        loop {
+            let heard = self.heard.lock().expect("no panic").clone();
+            if heard.contains(text) {
+                return heard;
+            }
+            let is_late = begun.elapsed() >= limit();
+            assert!(!is_late, "never: {text}, but: {}{heard}", self.before);
+            yield_now();
+        }
     }
 
     /// How many descriptors it has open.

@@ -53,7 +53,7 @@ programs! {
         cancel_testcancel cancel_waits errno_tls_10000 helpers helpers_change ids_of_threads main_pthread_exit
         many_threads start_again thread_attributes thread_by_id thread_exit thread_limits thread_name_of_other
         thread_odd_calls threads_listed threads_listed_agents ucontext_in_threads;
-    time: profiling_shares profiling_timer sleep_many sleep_on_thread thread_cpu_clock timer_overruns timer_signal
+    time: profiling_shares profiling_timer sleep_many sleep_on_thread thread_clocks_grow thread_cpu_clock timer_overruns timer_signal
         timer_slack timer_thread timer_thread_clock timer_thread_point times_of_process;
     waits_and_io: aio aio_idle blocks_500 datagrams descriptor_limits descriptor_numbers descriptors descriptors_replaced
         epoll_nest_at_once epoll_threads faults_served file_blocking loop_writes nonblocking nowait_forbidden
