@@ -1,5 +1,8 @@
 //! The machine against the paper of 1991, and against itself.
 
+use std::cell::RefCell;
+use std::rc::Rc;
+
 use upcall_timed::costs::{MS, today};
 use upcall_timed::nbody::firefly::{self, System, published, speedup, time};
 use upcall_timed::nbody::program::{Problem, sequential};
@@ -160,4 +163,62 @@ fn a_sequential_space_leaves_its_processors_to_the_other() {
         (31.0..36.0).contains(&ms),
         "{ms} ms for 220 ms on 7 processors"
     );
+}
+
+/// When each of some threads that compute for 1200 ms on two virtual processors was seen to have done each quarter of one.
+fn seen_to_compute(threads: usize) -> Vec<Vec<u64>> {
+    const QUARTERS: u64 = 4800;
+    let seen: Rc<Vec<RefCell<Vec<u64>>>> = Rc::new(vec![RefCell::default(); threads]);
+    let all = seen.clone();
+    let main = move |me: Me| {
+        let threads: Vec<_> = (0..threads)
+            .map(|index| {
+                let all = all.clone();
+                me.fork(move |me| {
+                    for _ in 0..QUARTERS {
+                        me.work(MS / 4);
+                        all[index].borrow_mut().push(me.now());
+                    }
+                })
+            })
+            .collect();
+        for thread in threads {
+            me.join(thread);
+        }
+    };
+    spaces(2, vec![program(Kind::Activations, 2, main)]);
+    seen.iter().map(RefCell::take).collect()
+}
+
+/// None of three threads has a processor for itself.
+#[test]
+fn threads_that_compute_have_equal_parts_of_fewer_processors() {
+    for seen in seen_to_compute(3) {
+        let ended = seen.last().expect("it has computed") / MS;
+        assert!(
+            (1600..=1900).contains(&ended),
+            "1200 of 3600 ms after {ended} ms"
+        );
+    }
+}
+
+/// Of four threads on two processors, each is sometimes on one while any other one is on the other.
+#[test]
+fn threads_that_compute_meet_all_others() {
+    const QUARTER: u64 = MS / 4;
+    let seen = seen_to_compute(4);
+    for (index, one) in seen.iter().enumerate() {
+        for other in &seen[..index] {
+            // On one processor no two end their quarters so close to each other, but where a slice has ended in the middle of one.
+            let is_with = |when: &&u64| {
+                let next = other.partition_point(|end| end < when);
+                other.get(next).is_some_and(|end| end - *when < QUARTER)
+            };
+            let together = one.iter().filter(is_with).count();
+            assert!(
+                together >= 480,
+                "{together} of 4800 quarters with another one"
+            );
+        }
+    }
 }

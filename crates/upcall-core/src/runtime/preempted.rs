@@ -3,6 +3,7 @@
 //! At the end of a time slice the interrupted activation itself parks its thread; the complete
 //! register state waits in the frame that the kernel has put on the thread's stack.
 
+use core::ptr;
 use core::sync::atomic::Ordering;
 
 use crate::kernel::Kernel;
@@ -11,7 +12,7 @@ use crate::state::activation::Activation;
 use crate::state::inside::Inside;
 use crate::state::ready::{By, MOST_NS};
 use crate::state::thread::Thread;
-use crate::state::vp::{State, Vp};
+use crate::state::vp::{Mix, State, Vp};
 
 /// Dispatches in a time slice below which a virtual processor counts as one that only computes.
 const SCHEDULING_POINTS: u64 = 64;
@@ -86,11 +87,23 @@ impl<K: Kernel> Runtime<K> {
     /// Takes a thread from a virtual processor where at least two more wait than here. One steals when it has nothing else
     /// to run. If its threads compute, or their clients always ask anew, it never gets there, and each of its few
     /// threads would have more of the machine than each of the other's many.
-    fn take_from_fuller(&'static self, vp: &'static Vp<K>) -> Option<&'static Thread<K>> {
-        let most = vp.ready.len() + 1;
+    ///
+    /// `mixes`: one where as many wait is enough. That one will find more here soon, and take another.
+    fn take_from_fuller(
+        &'static self,
+        vp: &'static Vp<K>,
+        mixes: bool,
+    ) -> Option<&'static Thread<K>> {
+        let own = vp.ready.len();
+        let most = if mixes {
+            own.saturating_sub(1)
+        } else {
+            own + 1
+        };
+        let is_fuller = |other: &Vp<K>| !ptr::eq(other, vp) && other.ready.len() > most;
         let fuller = self
             .vps
-            .find_ready(vp, |other| (other.ready.len() > most).then_some(other))?;
+            .find_ready(vp, |other| is_fuller(other).then_some(other))?;
         self.steal_from(fuller)
     }
 
@@ -160,7 +173,20 @@ impl<K: Kernel> Inside<K> {
         // If not, the slice was others' for the most part.
         let has_had_turn = !(woken_wait && are_equals && vp.has_begun_turn(now));
         let may_take = are_equals && has_had_turn && has_processor;
-        let fetched = may_take.then(|| runtime.take_from_fuller(vp)).flatten();
+        // Of threads that spin for each other, all run at the same time now and then: not always the same ones on the same
+        // processor, nor in the same order. And of three threads on two processors, none has one for itself.
+        let mix = match may_take && computes && !woken_wait {
+            true => vp.mix(now),
+            false => Mix::Nothing,
+        };
+        let fetched = match mix {
+            Mix::Stay => {
+                runtime.guard_ready(vp);
+                return Some(thread);
+            }
+            mix if may_take => runtime.take_from_fuller(vp, mix == Mix::Take),
+            _ => None,
+        };
         if fetched.is_none() && !advised && !runtime.gives_way(vp, Some(thread)) {
             return Some(thread);
         }

@@ -141,6 +141,20 @@ const ENOUGH_NS: u64 = 50_000;
 const OFFER_NS: u64 = 100_000;
 const OFFER_AT_LEAST_NS: u64 = 5_000_000;
 
+/// How long threads that compute have the same order on the average, in nanoseconds.
+const ORDER_NS: u64 = 50_000_000;
+
+/// What the end of a slice does to the order of threads that compute.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mix {
+    /// Nothing.
+    Nothing,
+    /// The virtual processor takes a thread from where as many wait.
+    Take,
+    /// Its thread has one more slice.
+    Stay,
+}
+
 /// A virtual processor.
 #[repr(align(128))]
 pub struct Vp<K: Machine> {
@@ -185,6 +199,8 @@ pub struct Vp<K: Machine> {
     /// What `dispatches` was at the end of the last time slice, and when that was.
     pub(crate) dispatches_at_tick: AtomicU64,
     pub(crate) tick_ns: AtomicU64,
+    /// When the order of its threads is changed next, in nanoseconds. Only its owner uses it.
+    mix_ns: AtomicU64,
     /// When the poller was last looked at from here, in nanoseconds.
     pub(crate) polled_ns: AtomicU64,
     /// How long after that it is due again. Only its owner writes.
@@ -242,6 +258,7 @@ impl<K: Machine> Vp<K> {
             woken_wait: AtomicBool::new(false),
             dispatches_at_tick: AtomicU64::new(0),
             tick_ns: AtomicU64::new(0),
+            mix_ns: AtomicU64::new(0),
             polled_ns: AtomicU64::new(0),
             poll_every_ns: AtomicU64::new(0),
             rank: AtomicU64::new(Rank::COMMON.0),
@@ -301,6 +318,22 @@ impl<K: Machine> Vp<K> {
         match self.idle_since.load(Ordering::Relaxed) {
             0 => before,
             since => before + now.saturating_sub(since),
+        }
+    }
+
+    /// What is due now for the order of its threads, which compute. Only for its owner.
+    pub(crate) fn mix(&self, now: u64) -> Mix {
+        if now < self.mix_ns.load(Ordering::Relaxed) {
+            return Mix::Nothing;
+        }
+        // Any number that does not follow the slices (Knuth's multiplicative hashing).
+        let any = (now ^ u64::from(self.index)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        let next = now + ORDER_NS / 2 + (any >> 1) % ORDER_NS;
+        self.mix_ns.store(next, Ordering::Relaxed);
+        if any & 1 == 0 || self.ready.len() == 0 {
+            Mix::Take
+        } else {
+            Mix::Stay
         }
     }
 
