@@ -253,6 +253,8 @@ const COMPUTE: &[Bound] = &[
 ];
 /// Who waits without giving way waits for the end of time slices, here and natively.
 const CROWDED: &[Bound] = &[Bound::median(Limit::TimesNptl(1.2))];
+/// Which threads run at the same time is chance; none waits for it for long.
+const TOGETHER: &[Bound] = &[Bound::max(Limit::AtMost(1e9))];
 const LOST: &[Bound] = &[Bound::median(Limit::AtMost(3.0))];
 /// Neither the copies nor the native programs beside them get less than natively.
 const SHARE: &[Bound] = &[
@@ -701,6 +703,17 @@ pub const WORKLOADS: &[Workload] = &[
             only_pthreads("4", &["threads=4", "samples=100"], CROWDED),
         ],
     ),
+    Workload {
+        workers: 2,
+        ..cost(
+            "spin_ring",
+            "so many pairs of threads, each with 50,000 numbers through a ring for which both spin",
+            &[
+                only_pthreads("2", &["pairs=2"], TOGETHER),
+                only_pthreads("3", &["pairs=3"], TOGETHER),
+            ],
+        )
+    },
     Workload {
         name: "share",
         about: "processor time of so many programs of two threads beside so many native ones of one",

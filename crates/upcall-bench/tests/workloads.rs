@@ -413,6 +413,13 @@ fn each_round_of_a_crowded_barrier_is_a_figure() {
 }
 
 #[test]
+fn all_that_pairs_with_rings_do_is_a_figure() {
+    let found = figures(&["spin_ring", "pairs=2", "samples=3", "operations=50"])
+        .expect("needs nothing special");
+    assert_eq!(found["ns"].len(), 3);
+}
+
+#[test]
 fn bad_command_lines_are_refused_with_a_reason() {
     for (words, reason) in [
         (vec!["nothing"], "create_join"),

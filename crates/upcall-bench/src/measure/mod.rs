@@ -354,6 +354,7 @@ fn quick(program: &str) -> &'static [&'static str] {
         "nbody" => &["bodies=200", "steps=2"],
         "share" => &["duration_ms=20"],
         "spin_barrier" | "start" => &["samples=2"],
+        "spin_ring" => &["samples=2", "operations=100"],
         "computation" | "sumtime" | "sumtime_join" => &["samples=2", "n=100"],
         "blocked" => &["threads=200"],
         "gauss" => &["samples=2", "n=20"],

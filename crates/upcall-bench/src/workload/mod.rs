@@ -156,6 +156,7 @@ const POSIX: &[(&str, Body)] = &[
     ("resolver", resolver::run),
     ("share", share::run),
     ("spin_barrier", pair::crowded_barrier),
+    ("spin_ring", pair::rings),
     ("start", start::run),
     ("unblock_to_run", unblock::run),
 ];

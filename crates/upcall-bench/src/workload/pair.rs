@@ -1,5 +1,5 @@
-//! `pair_spin`, `pair_ticket`, `pair_barrier`: fixed work by two threads that spin. `spin_barrier`: more of them than
-//! processors.
+//! `pair_spin`, `pair_ticket`, `pair_barrier`: fixed work by two threads that spin. `spin_barrier` and `spin_ring`: more of them
+//! than processors.
 //!
 //! The harness runs one copy alone and then two copies at once on the same two processors.
 //! A lock holder (or a late arrival at the barrier) that is not running makes its partner burn a
@@ -150,5 +150,59 @@ pub fn crowded_barrier(params: &Params) -> Result<Figures, Failure> {
         figures.push("ns", (now_ns() - begin) as f64);
     }
     join_all(threads)?;
+    Ok(figures)
+}
+
+/// A ring between one thread that puts numbers in and one that takes them out.
+#[derive(Default)]
+#[repr(align(128))]
+struct Ring {
+    put: AtomicUsize,
+    taken: AtomicUsize,
+}
+
+impl Ring {
+    const PLACES: usize = 3;
+
+    fn put(&self, number: usize) {
+        // Acquire: the place is free.
+        while number - self.taken.load(Ordering::Acquire) == Self::PLACES {
+            spin_loop();
+        }
+        self.put.store(number + 1, Ordering::Release);
+    }
+
+    fn take(&self, number: usize) {
+        // Acquire: pairs with the Release above.
+        while self.put.load(Ordering::Acquire) == number {
+            spin_loop();
+        }
+        self.taken.store(number + 1, Ordering::Release);
+    }
+}
+
+/// So many pairs of threads, each with a ring for which both spin. A pair whose threads do not run at the same time gets on by
+/// three numbers a time slice. One figure `ns` is all that all pairs do.
+pub fn rings(params: &Params) -> Result<Figures, Failure> {
+    let samples = params.number("samples", 1)?;
+    let pairs = params.number("pairs", 2)?.max(1);
+    let numbers = params.number("operations", 50_000)?;
+    let mut figures = Figures::default();
+    for _ in 0..samples {
+        let mut threads = Vec::new();
+        let begin = now_ns();
+        for _ in 0..pairs {
+            let ring = Arc::new(Ring::default());
+            let other = Arc::clone(&ring);
+            threads.push(Thread::spawn(move || {
+                (0..numbers).for_each(|number| ring.put(number))
+            })?);
+            threads.push(Thread::spawn(move || {
+                (0..numbers).for_each(|number| other.take(number))
+            })?);
+        }
+        join_all(threads)?;
+        figures.push("ns", (now_ns() - begin) as f64);
+    }
     Ok(figures)
 }
