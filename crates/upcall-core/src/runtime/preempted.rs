@@ -175,8 +175,8 @@ impl<K: Kernel> Inside<K> {
         let may_take = are_equals && has_had_turn && has_processor;
         // Of threads that spin for each other, all run at the same time now and then: not always the same ones on the same
         // processor, nor in the same order. And of three threads on two processors, none has one for itself.
-        let mix = match may_take && computes && !woken_wait {
-            true => vp.mix(now),
+        let mix = match may_take && computes {
+            true => vp.mix(&runtime.kernel, now),
             false => Mix::Nothing,
         };
         let fetched = match mix {

@@ -174,6 +174,13 @@ impl<K: Machine> Queue<K> {
         self.common.append_chain(&mut self.forked);
     }
 
+    /// The first, if it has had its slice and is not due.
+    fn first_spent(&self) -> Option<&'static Thread<K>> {
+        let is_first =
+            self.ranked.is_empty() && self.forked.last.is_none() && self.common.first().is_none();
+        self.spent.first().filter(|_| is_first)
+    }
+
     /// The first, and the rank with which it came.
     fn first(&self) -> Option<(&'static Thread<K>, Rank)> {
         let common = self
@@ -599,6 +606,13 @@ impl<K: Machine> ReadyList<K> {
         .unwrap_or(false)
     }
 
+    /// Returns true if nobody waits here, at some moment, but threads that have had their slice.
+    pub(crate) fn only_spent_wait(&self, kernel: &K, by: By) -> bool {
+        let announce = |len| (len != 0).then_some(len);
+        let is_only = |list: &mut Queue<K>| list.first_spent().is_some();
+        self.with(kernel, by, announce, is_only).unwrap_or(true)
+    }
+
     /// Puts a thread in behind all others of its rank.
     #[inline]
     pub(crate) fn push_last(&self, kernel: &K, by: By, thread: &'static Thread<K>) {
@@ -914,6 +928,8 @@ mod tests {
             }
             assert_eq!(ready.len(), woken.len() + spent.len());
             assert_eq!(ready.woken_wait(&kernel, By::Others), woken.len() > 1);
+            let only_spent = ready.only_spent_wait(&kernel, By::Others);
+            assert_eq!(only_spent, woken.is_empty());
         }
     }
 

@@ -33,7 +33,7 @@ use crate::numbered::{Numbered, numbered_enum};
 use crate::rank::Rank;
 use crate::slot::Slot;
 use crate::state::activation::{Activation, ActivationList, Activity};
-use crate::state::ready::ReadyList;
+use crate::state::ready::{By, ReadyList};
 
 numbered_enum! {
     /// What the owner of a virtual processor does.
@@ -321,9 +321,10 @@ impl<K: Machine> Vp<K> {
         }
     }
 
-    /// What is due now for the order of its threads, which compute. Only for its owner.
-    pub(crate) fn mix(&self, now: u64) -> Mix {
-        if now < self.mix_ns.load(Ordering::Relaxed) {
+    /// What is due now for the order of its threads, which compute. Who was woken waits for none of that. Only for its owner.
+    pub(crate) fn mix(&self, kernel: &K, now: u64) -> Mix {
+        let is_due = now >= self.mix_ns.load(Ordering::Relaxed);
+        if !is_due || !self.ready.only_spent_wait(kernel, By::Owner) {
             return Mix::Nothing;
         }
         // Any number that does not follow the slices (Knuth's multiplicative hashing).
