@@ -163,6 +163,12 @@ pub fn pass_mask_on(thread: Option<&'static Thread>) {
 
 /// Changes the current thread's mask. Signals that it unblocks are delivered before this returns.
 pub fn set_thread_mask(runtime: &'static Runtime, thread: &'static Thread, mask: u64) {
+    if GUEST.runtime().is_none() {
+        // A handler has made this the child of a fork.
+        thread.kernel.mask.store(mask, Ordering::SeqCst);
+        set_kernel_mask(dispatch::blockable(mask));
+        return;
+    }
     let inside = runtime.enter();
     thread.kernel.mask.store(mask, Ordering::SeqCst);
     thread.kernel.has_lazy_mask.store(false, Ordering::Relaxed);

@@ -23,6 +23,7 @@ use crate::call::{poll, procfs};
 use crate::ground::attributes::GuestAttributes;
 use crate::ground::caller;
 use crate::ground::entry::{Frame, NEVER, program_call};
+use crate::ground::state::GUEST;
 use crate::signal::seen;
 
 use attempt::{Attempt, asked_not_to_wait, attempt};
@@ -47,6 +48,11 @@ const EINTR: i64 = -(libc::EINTR as i64);
 pub fn serve(runtime: &'static Runtime, frame: &Frame) -> i64 {
     let descriptor = frame.rdi as i32;
     let kind = runtime.kernel().poller().kind(runtime, descriptor);
+    if GUEST.runtime().is_none() {
+        // A handler that came meanwhile has made this the child of a fork.
+        // SAFETY: the program's own call.
+        return (unsafe { frame.raw() }) as i64;
+    }
     if kind == Kind::File || rest::has_position(frame) {
         let answer = block(runtime, frame, descriptor, kind, 0);
         return procfs::counts::read(frame, answer);

@@ -149,6 +149,10 @@ fn wait(mask: &mut Opened, frame: &Frame, call: &mut Call) -> i64 {
             // Lets a pipe's writers in this process find the thread that waits for it.
             poller.kind(runtime, watch.descriptor);
         }
+        // Before the runtime is entered again: the handler may have made this the child of a fork, which has none.
+        if handled() {
+            return EINTR;
+        }
         let deadline = match call.limit {
             Limit::At(deadline) => Some(deadline),
             _ => None,
