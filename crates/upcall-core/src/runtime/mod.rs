@@ -292,9 +292,14 @@ impl<K: Kernel> Runtime<K> {
 
     /// The process has become a copy of the one that this serves (fork(2)), in the middle of a handler that the
     /// runtime has called: the calling activation is the only one, and what is below that handler on its stack
-    /// enters and leaves as ever, but nobody else is called any more.
+    /// enters and leaves as ever, but nobody else is called any more, and the thread gives way to none. Its virtual
+    /// processor is its own, whoever had it in the copy: the parent was in a system call, and others did not wait
+    /// for its end.
     pub fn leave_behind(&self) {
         self.left.store(true, Ordering::Relaxed);
+        let activation = self.kernel.current();
+        activation.set_activity(Activity::Running);
+        activation.vp().set(activation, State::User);
         // What is noted would be the parent's.
         self.end_trace();
     }

@@ -150,7 +150,7 @@ impl<K: Kernel> Runtime<K> {
     fn give_way_to_equals(&'static self, now: u64) {
         let inside = self.enter();
         let in_section = inside.thread().is_some_and(Thread::is_in_section);
-        if in_section || !inside.vp().has_ready() {
+        if in_section || self.is_left() || !inside.vp().has_ready() {
             inside.leave();
             return;
         }
@@ -413,6 +413,9 @@ impl<K: Kernel> Entered<K> {
     fn may_find_others(&self) -> bool {
         let runtime = self.runtime();
         let vp = self.vp();
+        if runtime.is_left() {
+            return false;
+        }
         vp.has_ready()
             || vp.nr_displaced.load(Ordering::Relaxed) != 0
             || runtime.stats.absent.get() != 0

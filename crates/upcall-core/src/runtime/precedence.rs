@@ -147,6 +147,9 @@ impl<K: Kernel> Runtime<K> {
         vp: &'static Vp<K>,
         thread: Option<&'static Thread<K>>,
     ) -> bool {
+        if self.is_left() {
+            return false;
+        }
         if !self.kernel.may_run(vp) {
             let finishes =
                 self.kernel.may_finish(vp) && thread.is_some_and(|thread| thread.sections.defer());

@@ -199,11 +199,11 @@ impl Wait {
             return false;
         };
         let poller = runtime.kernel().poller();
-        // Lets a pipe's writers in this process find the thread that waits for it.
-        poller.kind(runtime, self.watch.descriptor);
         // As for a system call: the wait ends for a handler that began before it, and for one in which it is.
         let seen = &thread.kernel.seen;
         let before = seen.swap(UNSEEN, Ordering::Relaxed);
+        // Lets a pipe's writers in this process find the thread that waits for it.
+        poller.kind(runtime, self.watch.descriptor);
         let ended = poller.wait(runtime, slice::from_mut(&mut self.watch), deadline);
         if before != UNSEEN {
             seen.fetch_max(before, Ordering::Relaxed);

@@ -293,7 +293,7 @@ unsafe impl Machine for Linux {
         sys::say(b"upcall: broken invariant: ");
         sys::say(what.as_bytes());
         sys::say(b"\nupcall: this is a bug in upcall; the process is stopped before it computes nonsense\n");
-        descriptors::abort(self.pid)
+        descriptors::abort()
     }
 }
 

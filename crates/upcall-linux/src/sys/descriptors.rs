@@ -183,15 +183,15 @@ pub fn close_all() {
     }
 }
 
-/// Ends the process with SIGABRT, whatever handlers the program has.
-pub fn abort(pid: i32) -> ! {
+/// Ends the process with SIGABRT, whatever handlers the program has. It may be a child of fork(2), with its parent's runtime.
+pub fn abort() -> ! {
     let default = [0usize; 4];
     loop {
         // SAFETY: the process ends here.
         unsafe {
             sys!(sys::SYS_rt_sigaction, libc::SIGABRT, default.as_ptr(), 0, 8);
             sys::set_signal_mask(0);
-            let tid = sys!(sys::SYS_gettid);
+            let (pid, tid) = (sys!(sys::SYS_getpid), sys!(sys::SYS_gettid));
             sys!(SYS_KILL, pid, tid, libc::SIGABRT);
             sys!(sys::SYS_exit_group, 134);
         }

@@ -114,7 +114,10 @@ static void *all(void *where)
     static const char *const names[] = {"pause", "poll", "nanosleep", "sigsuspend", "read"};
     char name[64];
     for (int kind = 0; kind < 5; kind++) {
-        int right = in_wait(kind);
+        int right = 1;
+        /* Several: what other processors do at the fork is in the child's copy, too. */
+        for (int i = 0; i < 5; i++)
+            right &= in_wait(kind);
         snprintf(name, sizeof name, "%s_%s", (char *)where, names[kind]);
         check(name, right, "the child did not go on");
     }
