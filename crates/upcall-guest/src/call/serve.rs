@@ -10,9 +10,11 @@ use crate::call::table::{Row, row_of};
 use crate::ground::attributes::GuestAttributes;
 use crate::ground::caller::{self, Caller};
 use crate::ground::entry::{self, Frame};
+use crate::ground::hooks::hooks;
 use crate::ground::record;
 use crate::ground::state::{self, GUEST};
-use crate::signal::{self, alone};
+use crate::process::loads;
+use crate::signal::{self, alone, dispatch};
 use crate::thread::{bound, deadlines, lifetime};
 
 /// Called by every rewritten site.
@@ -35,6 +37,9 @@ fn without_runtime(frame: &mut Frame) {
     if state::is_lent() || base::is_set() {
         outside(frame);
         return;
+    }
+    if dispatch::traps_often() && loads::may_make_ready(frame) {
+        (hooks().make_ready)();
     }
     alone::in_call(frame, alone);
     if GUEST.runtime().is_some()

@@ -137,6 +137,22 @@ pub fn is_executable(frame: &Frame) -> bool {
     frame.rdx & bit != 0
 }
 
+/// Returns true if the process may be made ready at this trapped call: neither the loader nor libc's heap is in the middle of its
+/// work, which both may be needed for that.
+pub fn may_make_ready(frame: &Frame) -> bool {
+    let text = LOADER[0].load(Ordering::Relaxed)..LOADER[1].load(Ordering::Relaxed);
+    let is_of_memory = matches!(
+        frame.rax as i64,
+        libc::SYS_mmap
+            | libc::SYS_munmap
+            | libc::SYS_mremap
+            | libc::SYS_mprotect
+            | libc::SYS_madvise
+            | libc::SYS_brk
+    );
+    !is_of_memory && !text.contains(&(frame.rip as usize))
+}
+
 /// Makes such a call.
 pub fn map(frame: &Frame) -> i64 {
     let text = LOADER[0].load(Ordering::Relaxed)..LOADER[1].load(Ordering::Relaxed);

@@ -274,7 +274,7 @@ fn forked(thread: Option<&'static Thread>, may_clear: bool) {
         caller::give_up(None);
     }
     alone::forget();
-    dispatch::forked();
+    dispatch::again();
     // SAFETY: asks only.
     let pid = unsafe { raw_syscall(libc::SYS_getpid, [0; 6]) } as u32;
     GUEST.pid.store(pid, Ordering::Relaxed);

@@ -5,6 +5,9 @@
 //! - Before the program gets an executable mapping that nobody can rewrite (code made at run time), and after a library was
 //!   loaded with a refused site ([`crate::process::loads`]).
 //!
+//! A process that is not ready for threads has its late sites trapped, too. That is cheaper for few calls than to make it ready,
+//! and after [`MANY`] of them it is made so. See docs/adr/0032.
+//!
 //! Only a child that asks to be traced switches it off again ([`end`]). Invariant: while [`is_on`], every kernel thread
 //! that runs code of the program has it on and does not block SIGSYS meanwhile ([`preempt::OWN`],
 //! [`mod@crate::signal::alone`]). The kernel gives it to no new kernel thread and to no child of fork, so:
@@ -14,7 +17,7 @@
 //! | the one that asks | [`turn_on`] |
 //! | activations that exist | in the handler of the runtime's own signal, before `turn_on` returns |
 //! | activations that begin later | [`begin`], if their creator [`may_start`] them |
-//! | the child of fork | [`forked`] |
+//! | the child of fork; a process that was made ready | [`again`] |
 //! | helpers | as activations; not those that exist already |
 //! | the child of vfork, posix_spawn | never: it is about to exec, which switches it off |
 //!
@@ -32,11 +35,13 @@ use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use upcall_core::{Errno, Machine};
 use upcall_linux::preempt;
 
-use crate::ground::hooks::hooks;
-use crate::ground::state::GUEST;
+use crate::ground::state::{self, GUEST};
 use crate::ground::{caller, mask};
 use crate::rewrite::sud;
 use crate::signal::{self, alone, everywhere};
+
+/// So many trapped calls cost half of what it costs to make a process ready, or less: its late sites are rewritten then.
+const MANY: u64 = 128;
 
 static ON: AtomicBool = AtomicBool::new(false);
 /// The error number that keeps it off although it should be on.
@@ -79,11 +84,6 @@ pub fn refused(sites: usize) {
 /// In program context: it waits until each activation has answered a signal.
 pub fn turn_on() {
     if is_on() || FAILED.load(Ordering::Relaxed) != 0 {
-        return;
-    }
-    // A site that is left for later would be trapped until then.
-    (hooks().make_ready)();
-    if is_on() {
         return;
     }
     // The loader comes here, too, with the program's register.
@@ -141,8 +141,24 @@ pub fn begin() {
     }
 }
 
-/// Called in the child of fork. A filter may forbid by now what was allowed.
-pub fn forked() {
+/// Returns true if calls are trapped in a process that is not ready for threads, and were so often that it pays to make it so.
+#[inline]
+pub fn traps_often() -> bool {
+    is_on() && !state::is_ready() && sud::trapped() >= MANY
+}
+
+/// Makes calls of libc by the runtime, in a process without a runtime, which must not be dispatched.
+pub fn without(act: impl FnOnce()) {
+    if !is_on() {
+        return act();
+    }
+    let _ = sud::disable();
+    act();
+    again();
+}
+
+/// Called in the child of fork, and where it was off for a while. A filter may forbid by now what was allowed.
+pub fn again() {
     if is_on()
         && let Err(unavailable) = sud::enable()
     {

@@ -127,12 +127,16 @@ unsafe fn serve(
                 // It goes on under the thread's.
                 set_kernel_mask(frame_mask(context));
             }
+            let was_ready = state::is_ready();
             // As at a stub: the hook finds the program's register.
             caller::leave(entered);
             // SAFETY: as the kernel passed them.
             unsafe { sud::handle(information, context) };
             let entered = caller::enter();
             settle(context);
+            if !was_ready && state::is_ready() {
+                go_on_in_stub(context);
+            }
             return entered;
         }
         // As for the other signals (`kernel_action`), if there was no runtime when it was said.

@@ -6,7 +6,8 @@
 //! - clone(2) for a thread, or for a process that shares the memory;
 //! - a filter, another root or namespace, sealed memory, less memory: what was left at start could not be done afterwards.
 //!   It needs no right, so a process may drop any;
-//! - one for which the runtime is started, or dispatch switched on.
+//! - one for which the runtime is started;
+//! - one of many that dispatch has trapped at the sites that are left.
 //!
 //! There is one kernel thread, and all its signals are blocked meanwhile. But it may be in handlers of the program, and
 //! what each of them has interrupted may be the middle of a window: a signal that ends a system call stops the thread right
@@ -28,7 +29,7 @@ pub fn make() {
         // A SIGSYS, which `mask::ALL` leaves open for calls that a filter traps, waits meanwhile if somebody sends it.
         GUEST.starting.store(true, Ordering::Relaxed);
         let before = mask::change_kernel_mask(mask::ALL);
-        loads::on_stack(rest);
+        dispatch::without(|| loads::on_stack(rest));
         GUEST.starting.store(false, Ordering::Relaxed);
         mask::set_kernel_mask(before);
         // Dispatch may only be on while SIGSYS is open.

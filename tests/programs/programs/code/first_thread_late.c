@@ -1,6 +1,7 @@
 /* A process that has done something else first can have threads all the same: in a handler that has interrupted a system
  * call, after a filter, with other rights, under another root, with less memory, beside a process that shares its memory,
- * after children, with libraries and code that came and went. Each case is a child of its own with one thread. */
+ * after children, with libraries and code that came and went. Each case is a child of its own with one thread; two more
+ * of each have made code at run time before, and have called the kernel some times since. */
 #include "case.h"
 #include <dlfcn.h>
 #include <linux/filter.h>
@@ -62,7 +63,7 @@ static int in_a_handler(int flags)
     char bytes[8];
     MUST(pipe(ends));
     MUST(sigaction(SIGALRM, &action, NULL));
-    alarm(1);
+    ualarm(100000, 0);
     ssize_t got = read(ends[0], bytes, sizeof bytes);
     if (got == -1 && errno == EINTR && flags == 0)
         got = read(ends[0], bytes, sizeof bytes);
@@ -80,7 +81,10 @@ static int waits(void)
     ends[1] = -1;
     MUST(sigaction(SIGALRM, &action, NULL));
     sigemptyset(&none);
-    alarm(1);
+    sigaddset(&none, SIGALRM);
+    MUST(sigprocmask(SIG_BLOCK, &none, NULL));
+    sigemptyset(&none);
+    ualarm(100000, 0);
     return sigsuspend(&none) == -1 && errno == EINTR && in_handler && has_threads();
 }
 
@@ -205,15 +209,61 @@ static int after_libraries(void)
     return has_threads() && dlsym(stays, "cos") != NULL;
 }
 
-static int after_code_at_run_time(void)
+static long (*made)(void);
+
+/* Code made at run time, which asks for the process's id. */
+static int makes_code(void)
 {
-    unsigned char code[] = {0xb8, 39, 0, 0, 0, 0x0f, 0x05, 0xc3}; /* getpid() */
+    unsigned char code[] = {0xb8, 39, 0, 0, 0, 0x0f, 0x05, 0xc3};
     void *at = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     MUST(at == MAP_FAILED);
     memcpy(at, code, sizeof code);
     MUST(mprotect(at, 4096, PROT_READ | PROT_EXEC));
-    int same = ((long (*)(void))at)() == getpid();
-    return same && has_threads() && ((long (*)(void))at)() == getpid();
+    made = (long (*)(void))at;
+    return made() == getpid();
+}
+
+static int after_code_at_run_time(void) { return makes_code() && has_threads() && made() == getpid(); }
+
+/* So many calls of several kinds. */
+static int calls(int count)
+{
+    int right = 1;
+    sigset_t one, before;
+    sigemptyset(&one);
+    sigaddset(&one, SIGUSR2);
+    for (int i = 0; i < count; i += 5) {
+        right &= getppid() == syscall(SYS_getppid);
+        right &= sigprocmask(SIG_BLOCK, &one, &before) == 0 && sigismember(&before, SIGUSR2) == 0;
+        right &= sigprocmask(SIG_SETMASK, &before, &one) == 0 && sigismember(&one, SIGUSR2) == 1;
+        right &= close(-1) == -1 && errno == EBADF;
+        if (made != NULL)
+            right &= made() == getpid();
+        sigemptyset(&one);
+        sigaddset(&one, SIGUSR2);
+    }
+    return right;
+}
+
+static int after_many_calls(void) { return calls(400) && has_threads() && calls(20); }
+
+static volatile sig_atomic_t called;
+
+static void makes_calls(int signal)
+{
+    (void)signal;
+    called = calls(400);
+    MUST(write(ends[1], "later", 5) != 5);
+}
+
+static int after_many_calls_in_a_handler(void)
+{
+    struct sigaction action = {.sa_handler = makes_calls, .sa_flags = SA_RESTART};
+    char bytes[8];
+    MUST(pipe(ends));
+    MUST(sigaction(SIGALRM, &action, NULL));
+    ualarm(100000, 0);
+    return read(ends[0], bytes, sizeof bytes) == 5 && called && has_threads();
 }
 
 static const struct {
@@ -235,17 +285,29 @@ static const struct {
     {"after_children", after_children},
     {"after_libraries", after_libraries},
     {"after_code_at_run_time", after_code_at_run_time},
+    {"after_many_calls", after_many_calls},
+    {"after_many_calls_in_a_handler", after_many_calls_in_a_handler},
 };
+
+/* Each alone, after code was made at run time, and after some calls more. */
+enum { ALONE, WITH_CODE, WITH_CALLS, WAYS };
 
 int main(void)
 {
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        int status = -1;
+    static const char *const ways[] = {"", "_with_code", "_with_code_and_calls"};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases * WAYS; i++) {
+        char name[128];
+        int way = (int)(i % WAYS), status = -1;
         pid_t child = fork();
-        if (child == 0)
-            _exit(cases[i].holds() ? 0 : 3);
+        if (child == 0) {
+            int right = way == ALONE || makes_code();
+            if (way == WITH_CALLS)
+                right &= calls(110);
+            _exit(right && cases[i / WAYS].holds() ? 0 : 3);
+        }
         MUST(child < 0 || waitpid(child, &status, 0) != child);
-        check(cases[i].name, status == 0, "status %#x", status);
+        snprintf(name, sizeof name, "%s%s", cases[i / WAYS].name, ways[way]);
+        check(name, status == 0, "status %#x", status);
     }
     return verdict();
 }
