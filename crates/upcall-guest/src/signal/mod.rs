@@ -240,13 +240,11 @@ unsafe fn serve(
     // SAFETY: outside the runtime, with a virtual processor, in the kernel's frame.
     let call = || unsafe { call(thread, signal, information, context) };
     if frame.is_null() {
-        if is_in_program && !interrupted {
-            call();
-        } else {
-            returning(thread, call);
-        }
         if interrupted {
+            returning(thread, call);
             runtime.resume_blocking();
+        } else {
+            call();
         }
         finish_where_it_is(context);
         // The handler may have changed the register for what it has interrupted.
