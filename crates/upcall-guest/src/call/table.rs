@@ -250,8 +250,11 @@ static ROWS: &[Row] = &[
         }),
     row(&[libc::SYS_ptrace])
         .alone_ready(|frame| {
-            if dispatch::is_on() && frame.rdi == PTRACE_TRACEME {
-                dispatch::end();
+            if frame.rdi == PTRACE_TRACEME {
+                if dispatch::is_on() {
+                    dispatch::end();
+                }
+                signal::give_defaults_back();
             }
             None
         })

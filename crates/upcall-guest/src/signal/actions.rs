@@ -370,6 +370,17 @@ pub fn clear_actions() {
     }
 }
 
+/// Called when the calling process, which has no runtime, asks to be traced: what ends it by default is the kernel's to do again, as a
+/// tracer would see what the runtime's handler does. Its parent, which has a runtime, may have left them to that.
+pub fn give_defaults_back() {
+    for signal in 1..SIGNALS as i32 {
+        let action = ACTIONS[signal as usize].get();
+        if action.handler == SIG_DFL && ends_by_default(signal) && !is_caught(signal, SIG_DFL) {
+            set_kernel_action(signal, &action);
+        }
+    }
+}
+
 /// rt_sigaction(2) of a thread on an activation. What the process has been sent before meets the handler that is taken away. Faults are
 /// not sent, and whoever aborts waits for nobody.
 pub fn sigaction_of_thread(
