@@ -572,9 +572,11 @@ pub fn make_own<R>(make: impl FnOnce() -> R) -> R {
     }
 }
 
-/// Makes the calling thread the runtime's own: the process does not go on for it.
+/// Makes the calling thread the runtime's own: the process does not go on for it. All others may have ended before it began.
 pub fn serve() {
+    // SeqCst: of this count and that of the living, the last thread to end and this one do not both miss the other's.
     SERVING.fetch_add(1, Ordering::SeqCst);
+    lifetime::end_with_the_last();
 }
 
 /// Called when a thread runs a piece of work that another one has forked.
