@@ -140,7 +140,6 @@ pub fn is_executable(frame: &Frame) -> bool {
 /// Returns true if the process may be made ready at this trapped call: neither the loader nor libc's heap is in the middle of its
 /// work, which both may be needed for that.
 pub fn may_make_ready(frame: &Frame) -> bool {
-    let text = LOADER[0].load(Ordering::Relaxed)..LOADER[1].load(Ordering::Relaxed);
     let is_of_memory = matches!(
         frame.rax as i64,
         libc::SYS_mmap
@@ -150,15 +149,20 @@ pub fn may_make_ready(frame: &Frame) -> bool {
             | libc::SYS_madvise
             | libc::SYS_brk
     );
-    !is_of_memory && !text.contains(&(frame.rip as usize))
+    !is_of_memory && !is_of_loader(frame)
+}
+
+/// Returns true if the loader's own code makes the call.
+fn is_of_loader(frame: &Frame) -> bool {
+    let text = LOADER[0].load(Ordering::Relaxed)..LOADER[1].load(Ordering::Relaxed);
+    text.contains(&(frame.rip as usize))
 }
 
 /// Makes such a call.
 pub fn map(frame: &Frame) -> i64 {
-    let text = LOADER[0].load(Ordering::Relaxed)..LOADER[1].load(Ordering::Relaxed);
     let of_object = frame.rax as i64 == libc::SYS_mmap
         && frame.r10 & libc::MAP_ANONYMOUS as u64 == 0
-        && text.contains(&(frame.rip as usize));
+        && is_of_loader(frame);
     if !of_object {
         dispatch::turn_on();
     }
@@ -183,9 +187,7 @@ pub fn map(frame: &Frame) -> i64 {
 pub fn unmap(frame: &Frame) -> i64 {
     // SAFETY: the program's own call.
     let answer = unsafe { frame.raw() } as i64;
-    let text = LOADER[0].load(Ordering::Relaxed)..LOADER[1].load(Ordering::Relaxed);
-    if answer == 0 && DUE_COUNT.load(Ordering::Relaxed) != 0 && text.contains(&(frame.rip as usize))
-    {
+    if answer == 0 && DUE_COUNT.load(Ordering::Relaxed) != 0 && is_of_loader(frame) {
         let gone = frame.rdi as usize..(frame.rdi + frame.rsi) as usize;
         for [from, to] in &DUE[..DUE_COUNT.load(Ordering::Relaxed)] {
             if gone.contains(&from.load(Ordering::Relaxed)) {

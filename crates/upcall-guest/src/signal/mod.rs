@@ -134,9 +134,7 @@ unsafe fn serve(
             unsafe { sud::handle(information, context) };
             let entered = caller::enter();
             settle(context);
-            if !was_ready && state::is_ready() {
-                go_on_in_stub(context);
-            }
+            go_on_where_rewritten(was_ready, context);
             return entered;
         }
         // As for the other signals (`kernel_action`), if there was no runtime when it was said.
@@ -497,14 +495,19 @@ unsafe fn alone(
             }
         },
     }
-    if !was_ready && state::is_ready() {
-        go_on_in_stub(context);
-    }
+    go_on_where_rewritten(was_ready, context);
     finish_where_it_is(context);
     entered
 }
 
-/// Called at the end of a handler in which sites were rewritten: what it has interrupted may have been at one.
+/// Called at the end of a handler, with what [`state::is_ready`] was at its beginning. If sites were rewritten in it, what it has
+/// interrupted may have been at one.
+fn go_on_where_rewritten(was_ready: bool, context: *mut libc::ucontext_t) {
+    if !was_ready && state::is_ready() {
+        go_on_in_stub(context);
+    }
+}
+
 #[cold]
 fn go_on_in_stub(context: *mut libc::ucontext_t) {
     // SAFETY: the kernel's frame.
