@@ -305,6 +305,22 @@ fn storage_of_a_loaded_library_is_stale() {
     }
 }
 
+/// A thread of the library's own that had not run yet kept the process for ever.
+#[test]
+fn a_process_ends_with_its_last_thread() {
+    if let Some(program) = compile("ends_last", "ends_last.c")
+        && modes().len() > 1
+    {
+        for vps in ["1", "2"] {
+            assert_eq!(
+                done(run(&program, "").env("UPCALL_VPS", vps)).stdout,
+                b"ok\n",
+                "{vps}"
+            );
+        }
+    }
+}
+
 /// libupcall.a serves as well, with what pkg-config says of the libraries below it.
 #[test]
 fn linked_statically() {
