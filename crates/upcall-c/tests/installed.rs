@@ -13,6 +13,7 @@ use std::sync::OnceLock;
 
 use program_tests::launcher::Launcher;
 use program_tests::provision;
+use program_tests::release::built;
 
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs");
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
@@ -26,16 +27,6 @@ fn scratch() -> &'static Path {
 fn installed() -> &'static Path {
     static INSTALLED: OnceLock<PathBuf> = OnceLock::new();
     INSTALLED.get_or_init(|| {
-        let target = scratch().parent().expect("in the target directory");
-        // With the packages that the launcher builds: what they share is built once.
-        let status = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-            .current_dir(ROOT)
-            .args(["build", "--quiet", "--release", "-p", "upcall-cli"])
-            .args(["-p", "upcall-guest", "-p", "upcall-c", "--target-dir"])
-            .arg(target)
-            .status()
-            .expect("cargo can be started");
-        assert!(status.success(), "building: {status}");
         let prefix = scratch().join("installed");
         let _ = fs::remove_dir_all(&prefix);
         done(
@@ -44,7 +35,7 @@ fn installed() -> &'static Path {
                 .env_clear()
                 .env("PATH", std::env::var_os("PATH").unwrap_or_default())
                 .env("PREFIX", &prefix)
-                .env("UPCALL_BUILD", target.join("release")),
+                .env("UPCALL_BUILD", built(scratch())),
         );
         prefix
     })

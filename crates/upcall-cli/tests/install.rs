@@ -6,7 +6,6 @@ use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::sync::OnceLock;
 use std::time::Duration;
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
@@ -20,23 +19,7 @@ fn directory(name: &str) -> PathBuf {
 
 /// Where everything was built.
 fn built() -> &'static Path {
-    static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    BUILT.get_or_init(|| {
-        let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent();
-        let target = target.expect("in the target directory");
-        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let status = Command::new(cargo)
-            .current_dir(ROOT)
-            .args(["build", "--quiet", "--release", "-p", "upcall-cli"])
-            .args(["-p", "upcall-guest", "-p", "upcalld", "-p", "upcall-bench"])
-            .args(["-p", "upcall-c"])
-            .arg("--target-dir")
-            .arg(target)
-            .status()
-            .expect("cargo can be started");
-        assert!(status.success(), "building: {status}");
-        target.join("release")
-    })
+    program_tests::release::built(Path::new(env!("CARGO_TARGET_TMPDIR")))
 }
 
 fn install(words: &[&str], variables: &[(&str, &Path)]) -> Output {

@@ -1,13 +1,14 @@
 //! What stands in front of the program under test.
 //!
-//! By default that is this workspace's own `upcall run --`, built in release mode on first use.
+//! By default that is this workspace's own `upcall run --`, as it is built for users ([`crate::release`]).
 //! `UPCALL_TEST_LAUNCHER` replaces it by any command prefix, for example `env` (native against
 //! native, which checks the suite itself) or `/path/to/upcall run -p 1 --`.
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 use std::sync::OnceLock;
+
+use crate::release::built;
 
 /// A command prefix: the words that are put before a program and its arguments.
 #[derive(Clone, Debug)]
@@ -36,7 +37,11 @@ impl Launcher {
                 Launcher { words }
             }
             Err(_) => Launcher {
-                words: vec![build(scratch).into(), "run".into(), "--".into()],
+                words: vec![
+                    built(scratch).join("upcall").into(),
+                    "run".into(),
+                    "--".into(),
+                ],
             },
         })
     }
@@ -67,39 +72,4 @@ impl Launcher {
         let first = Path::new(&self.words[0]);
         (first.file_name()? == "upcall").then_some(first)
     }
-}
-
-/// Builds the command and its preloaded library and returns the command's path.
-///
-/// Cargo is asked every time and not only when the file is missing: a stale command would test
-/// yesterday's code.
-fn build(scratch: &Path) -> PathBuf {
-    let target = scratch
-        .parent()
-        .expect("the scratch directory lies in the target directory");
-    let status = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .args([
-            "build",
-            "--quiet",
-            "--release",
-            "-p",
-            "upcall-cli",
-            "-p",
-            "upcall-guest",
-        ])
-        .arg("--target-dir")
-        .arg(target)
-        .status()
-        .expect("cargo can be started");
-    assert!(
-        status.success(),
-        "building the upcall command failed: {status}"
-    );
-    let release = target.join("release");
-    for file in ["upcall", "libupcall_guest.so"] {
-        let path = release.join(file);
-        assert!(path.exists(), "the build left no {}", path.display());
-    }
-    release.join("upcall")
 }

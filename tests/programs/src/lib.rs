@@ -24,5 +24,6 @@ pub mod guard;
 pub mod launcher;
 pub mod program;
 pub mod provision;
+pub mod release;
 pub mod server;
 pub mod source;

@@ -2,7 +2,7 @@
 //!
 //! A mutant is a text of `upcall-core`, which occurs exactly once, and its replacement, applied to a
 //! copy of the sources in a scratch directory. The copy is built and one scenario is explored; the
-//! report must name the invariant. `cargo test --release -p upcall-sim --test mutants -- --ignored`
+//! report must name the invariant. `cargo test --profile testing -p upcall-sim --test mutants -- --ignored`
 //! does it for all; `UPCALL_TEST_MUTANT=NAME` for one.
 
 mod scratch;
