@@ -33,9 +33,9 @@ struct Call {
 }
 
 macro_rules! table {
-    ($($name:ident: $($error:ident)*;)+) => {
+    ($($(#[$where:meta])? $name:ident: $($error:ident)*;)+) => {
         /// The calls, and what each may fail with although nobody has made a mistake.
-        static TABLE: &[Call] = &[$(Call {
+        static TABLE: &[Call] = &[$($(#[$where])? Call {
             number: libc::$name,
             name: stringify!($name).as_bytes(),
             errors: &[$($error),*],
@@ -44,6 +44,7 @@ macro_rules! table {
 }
 
 table! {
+    #[cfg(target_arch = "x86_64")]
     SYS_arch_prctl: ;
     SYS_clock_gettime: ;
     SYS_clone: EAGAIN ENOMEM;
@@ -75,6 +76,7 @@ table! {
     SYS_newfstatat: EACCES ENOMEM;
     SYS_openat: EINTR EMFILE ENFILE ENOMEM EACCES;
     SYS_perf_event_open: EACCES EMFILE ENOMEM ENOSYS;
+    #[cfg(target_arch = "x86_64")]
     SYS_poll: EINTR ENOMEM;
     SYS_prctl: EINVAL;
     SYS_pread64: EINTR ENOMEM ESRCH;
