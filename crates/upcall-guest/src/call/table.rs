@@ -35,7 +35,7 @@ use crate::ground::state::GUEST;
 use crate::ground::{access, mask};
 use crate::process::{self, loads};
 use crate::rewrite::kept::First;
-use crate::signal::{self, alone, carried, dispatch, everywhere, settled, timers, user_dispatch};
+use crate::signal::{self, alone, carried, dispatch, everywhere, timers, user_dispatch};
 use crate::thread::lifetime::{self, Request};
 use crate::thread::{affinity, bound, deadlines, kept_stacks, names, scheduling};
 
@@ -551,9 +551,7 @@ static ROWS: &[Row] = &[
         .helper(|_, frame| Some(signal::descriptors::signalfd(frame)))
         .bound(|_, frame| Some(signal::descriptors::signalfd(frame)))
         .thread(|runtime, thread, frame| {
-            // A signal that the reader blocks must be found there at once, if nobody opens it.
-            settled::settle_for_call(runtime, thread.kernel.mask.load(Ordering::Relaxed));
-            Some(signal::descriptors::signalfd(frame))
+            Some(signal::descriptors::signalfd_of(runtime, thread, frame))
         }),
     row(&[libc::SYS_tgkill])
         .alone(|frame| carried::send(frame))

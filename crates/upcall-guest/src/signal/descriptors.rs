@@ -1,4 +1,11 @@
-//! signalfd(2) for signals that are the runtime's own, too ([`preempt::OWN`]).
+//! signalfd(2): what descriptors of a process with threads give, and what becomes of those for signals that are the
+//! runtime's own ([`preempt::OWN`]).
+//!
+//! In the kernel a descriptor gives what was sent to the process, and to the thread that reads. Whoever carries the
+//! reader is another kernel thread each time. So a signal that a thread has sent itself is left to the process if a
+//! descriptor may give it, all threads block it and none waits for it (`pending::leave_to_descriptors`); so is what
+//! waits for the thread when it makes a descriptor. *Rejected:* the same with what others send it. It may block them in
+//! a handler only, and a descriptor that another thread reads would take them away.
 //!
 //! A process without a runtime may have such a descriptor: the kernel serves it. When the runtime starts, the descriptor
 //! loses these signals: a read would take the runtime's own away, and those of the program that wait for a thread which
@@ -11,10 +18,11 @@
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
-use upcall_linux::preempt;
+use upcall_linux::{Runtime, Thread, preempt};
 
 use crate::ground::access;
 use crate::ground::entry::{Frame, pass_through, raw_syscall};
+use crate::signal::{pending, settled};
 
 const EFAULT: i64 = -(libc::EFAULT as i64);
 const EINVAL: i64 = -(libc::EINVAL as i64);
@@ -29,6 +37,18 @@ struct Made {
 
 /// More are made without these signals.
 const MOST: usize = 16;
+
+/// Signals that some descriptor of this process gives, or gave, if there is a runtime.
+static GIVEN: AtomicU64 = AtomicU64::new(0);
+
+/// Returns the signals that descriptors may give.
+pub fn given() -> u64 {
+    GIVEN.load(Ordering::Relaxed)
+}
+
+fn give(set: u64) {
+    GIVEN.fetch_or(set & !preempt::OWN, Ordering::Relaxed);
+}
 
 static MADE: [Made; MOST] = [const {
     Made {
@@ -48,6 +68,7 @@ pub fn signalfd_alone(frame: &Frame) -> i64 {
     let Ok(descriptor @ 0..) = i32::try_from(answer) else {
         return answer;
     };
+    give(set);
     let process = own_process();
     let is = |made: &&Made| {
         made.process.load(Ordering::Relaxed) == process
@@ -72,9 +93,25 @@ pub fn signalfd_alone(frame: &Frame) -> i64 {
 /// signalfd(2) in a process with a runtime.
 pub fn signalfd(frame: &Frame) -> i64 {
     match asked(frame) {
-        Ok(set) => make(frame, set & !preempt::OWN),
+        Ok(set) => {
+            give(set);
+            make(frame, set & !preempt::OWN)
+        }
         Err(error) => error,
     }
+}
+
+/// As [`signalfd`], by a thread.
+pub fn signalfd_of(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) -> i64 {
+    // A signal that the reader blocks must be found there at once, if nobody opens it.
+    settled::settle_for_call(runtime, thread.kernel.mask.load(Ordering::Relaxed));
+    let answer = signalfd(frame);
+    if pending::has_some(thread) {
+        let inside = runtime.enter();
+        pending::offer_to_descriptors(&inside, thread);
+        inside.leave();
+    }
+    answer
 }
 
 /// Called when the runtime starts.
@@ -95,9 +132,11 @@ pub fn take_own_signals() {
     for_each_descriptor(|descriptor| {
         if is_signalfd(descriptor)
             && let Some(set) = shown_set(descriptor)
-            && set & preempt::OWN != 0
         {
-            replace(descriptor, set & !preempt::OWN);
+            give(set);
+            if set & preempt::OWN != 0 {
+                replace(descriptor, set & !preempt::OWN);
+            }
         }
     });
 }

@@ -20,6 +20,7 @@
 //! often one was sent. *Not done:* a standard signal of sigqueue(3) that nobody accepts loses its value there, unreported.
 //! If there is no memory either, the number waits alone.
 
+use core::ptr;
 use core::sync::atomic::Ordering;
 
 use upcall_core::Claim;
@@ -32,7 +33,7 @@ use crate::ground::entry::raw_syscall;
 use crate::ground::mask::{self, bit};
 use crate::ground::state::GUEST;
 use crate::signal::lists::{List, POOL, PROCESS};
-use crate::signal::{self, Disposition, carried, masks, queued, receivers, timers};
+use crate::signal::{self, Disposition, carried, descriptors, masks, queued, receivers, timers};
 
 pub use crate::signal::lists::{Information, forget};
 
@@ -318,6 +319,14 @@ fn send_to(
         }
         _ => {}
     }
+    if blocked
+        && !shared
+        && let Some(inside) = inside
+        && inside.thread().is_some_and(|own| ptr::eq(own, thread))
+        && leave_to_descriptors(inside, signal, information)
+    {
+        return Sent::Yes;
+    }
     // Asked anew when it is in the list: a thread that has opened its mask meanwhile may have looked there before.
     let interrupts = || {
         let awaited = thread.guest().waited_for.load(Ordering::SeqCst) & bit(signal) != 0;
@@ -338,6 +347,54 @@ fn send_to(
         Err(answer) => return answer,
     }
     Sent::Yes
+}
+
+/// Leaves a signal that the calling thread was sent, or has sent itself, to the process, in the kernel, if only a
+/// descriptor can find it before some thread opens its mask. Returns true if it has done so. There it looks as if
+/// kill(2) had sent it: what comes for one thread from the kernel is for the first.
+fn leave_to_descriptors(inside: &Inside, signal: i32, information: &Information) -> bool {
+    let is_given = descriptors::given() & bit(signal) != 0;
+    // Overruns are counted in the thread's list.
+    if !is_given || timers::is_of_timer(information) || is_awaited(signal) {
+        return false;
+    }
+    let accepts = || receivers::first_of_all(signal);
+    if masks::find_or_close(signal, accepts).is_some() {
+        return false;
+    }
+    let mut information = *information;
+    if information[1] as u32 as i32 == queued::SI_TKILL {
+        information[1] &= !0xffff_ffff;
+    }
+    queued::queue_to_process(inside, signal, &information)
+}
+
+/// Returns true if some thread waits for the signal.
+fn is_awaited(signal: i32) -> bool {
+    let mut awaited = false;
+    GUEST.identities.each(|thread| {
+        awaited = thread.guest().waited_for.load(Ordering::SeqCst) & bit(signal) != 0;
+        !awaited
+    });
+    awaited
+}
+
+/// Leaves to descriptors what waits for the thread, the calling one, and may be given by one that is new.
+pub fn offer_to_descriptors(inside: &Inside, thread: &'static Thread) {
+    let kernel = inside.runtime().kernel();
+    let list = List::of(thread);
+    let mut left = descriptors::given();
+    loop {
+        let found = POOL.lock(kernel).first(list, left);
+        let Some((signal, information)) = found else {
+            return;
+        };
+        if leave_to_descriptors(inside, signal, &information) {
+            POOL.lock(kernel).remove(list, bit(signal), false);
+        } else {
+            left &= !bit(signal);
+        }
+    }
 }
 
 /// The thread must look at what waits for it. One that waits for it in the kernel, or is about to, may

@@ -243,7 +243,10 @@ const CALLS: &[(&str, &str)] = &[
     ("setuid", "answers_process setuid_threads identity_changes"),
     ("shmat", "answers_process"),
     ("sigaltstack", "answers_signals altstack_calls"),
-    ("signalfd", "answers_signals signal_masks_of_waits"),
+    (
+        "signalfd",
+        "answers_signals signal_masks_of_waits signalfd_of_one",
+    ),
     (
         "signalfd4",
         "answers_signals signal_masks_of_waits signalfd_before_threads",
