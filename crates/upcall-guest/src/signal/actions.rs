@@ -382,7 +382,7 @@ pub fn give_defaults_back() {
 }
 
 /// rt_sigaction(2) of a thread on an activation. What the process has been sent before meets the handler that is taken away. Faults are
-/// not sent, and whoever aborts waits for nobody.
+/// not sent, whoever aborts waits for nobody, and what activations never block cannot be closed to them.
 pub fn sigaction_of_thread(
     runtime: &'static Runtime,
     thread: &'static Thread,
@@ -393,6 +393,7 @@ pub fn sigaction_of_thread(
         && (1..SIGNALS as i32).contains(&signal)
         && !is_fault(signal)
         && signal != libc::SIGABRT
+        && preempt::OWN & bit(signal) == 0
         && disposition(signal) == Disposition::Handled
         && access::load_u64(new) == Ok(SIG_DFL as u64);
     if takes_away {

@@ -1,6 +1,6 @@
 /* A signal that was sent before the program takes its handler away meets the handler, and does not end the process: here that of a
  * timer which is stopped first, beside processes that compute, so that whatever else takes the signal waits for a processor. The
- * handler may fork then. */
+ * handler may fork then. The handler of every signal can be taken away. */
 #include "case.h"
 
 #include <poll.h>
@@ -40,6 +40,19 @@ static void *sleeper(void *unused)
 
 static void *nothing(void *unused) { return unused; }
 
+/* Of those that libc does not keep for itself. */
+static void take_each_away(void)
+{
+    int taken = 0, refused = 0;
+    for (int number = 1; number < NSIG; number++) {
+        if (number == SIGKILL || number == SIGSTOP || signal(number, handler) == SIG_ERR)
+            continue;
+        taken++;
+        refused += signal(number, SIG_DFL) != handler;
+    }
+    check("taken_away", taken > 50 && refused == 0, "%d taken, %d refused", taken, refused);
+}
+
 int main(void)
 {
     struct itimerval on = {{0, 300}, {0, 300}}, off = {{0, 0}, {0, 0}};
@@ -76,6 +89,7 @@ int main(void)
             _exit(0);
         }
     }
+    take_each_away();
     check("signal_as_handler_goes", handled > 0, "no signal came");
     for (int i = 0; i < BUSY; i++) {
         MUST(kill(busy[i], SIGKILL));
