@@ -72,6 +72,8 @@ pub struct GuestThread {
     pub shell: AtomicUsize,
     /// The shell that it is making.
     pub makes: AtomicUsize,
+    /// The stack that it began on, from and to: 0 and 0 where its maker did not say.
+    pub stack: [AtomicUsize; 2],
     /// Where to store 0 and wake when the thread ends (set_tid_address).
     pub clear_tid: AtomicUsize,
     /// The robust list (set_robust_list).
@@ -106,6 +108,8 @@ pub struct GuestThread {
     pub queue: AtomicUsize,
     /// Where the outermost handler was called that returns into the runtime, or 0.
     pub called_back: AtomicUsize,
+    /// Where a frame goes that would be put on what is not its stack, or 0: see `signal::aside`. The block's, whatever thread it has.
+    pub aside: AtomicUsize,
     /// Set while the runtime's own signal has stopped it in its own code: the kernel's frame on its stack is
     /// its exact state, and what comes for it is delivered when that frame returns.
     pub stopped: AtomicBool,
@@ -142,6 +146,7 @@ impl GuestThread {
             name,
             shell,
             makes,
+            stack: [stack_start, stack_end],
             clear_tid,
             robust_list,
             agent,
@@ -156,6 +161,7 @@ impl GuestThread {
             altstack: [stack, stack_size, stack_flags],
             queue,
             called_back,
+            aside: _,
             stopped,
             takes_part,
             user_dispatch:
@@ -209,6 +215,8 @@ impl GuestThread {
             stack_size,
             shell,
             makes,
+            stack_start,
+            stack_end,
             clear_tid,
             robust_list,
             agent,
@@ -251,8 +259,8 @@ mod tests {
         fresh.begin(&creator);
         let pairs = bytes(&after_ones).iter().zip(bytes(&fresh));
         let differ = pairs.filter(|(one, other)| one != other).count();
-        // What `begin` leaves alone, and padding: four in `UserDispatch`, and three behind the flags.
-        let expected = size_of_val(&fresh.advised) + 7;
+        // What `begin` leaves alone, which is the block's, and padding: four in `UserDispatch`, and three behind the flags.
+        let expected = size_of_val(&fresh.advised) + size_of_val(&fresh.aside) + 7;
         assert_eq!(differ, expected, "bytes of the thread before");
         assert_eq!(fresh.name[0].load(Relaxed), creator.name[0].load(Relaxed));
         assert_eq!(after_ones.tid.load(Relaxed), 0);

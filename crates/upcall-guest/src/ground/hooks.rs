@@ -1,5 +1,6 @@
 //! What lower floors ask of higher ones. [`crate::start`] sets these functions before code of the program runs.
 
+use core::ops::Range;
 use std::sync::OnceLock;
 
 use upcall_core::Errno;
@@ -24,6 +25,8 @@ pub struct Hooks {
     pub caused: fn(),
     /// The agents make the call that every kernel thread must make.
     pub call_of_agents: fn(&'static Runtime),
+    /// Returns the stack that the thread began on; none if that is not known.
+    pub stack: fn(&'static Thread) -> Range<usize>,
     /// Returns true if the address is in the guard of the thread's stack.
     pub is_in_guard: fn(&'static Thread, usize) -> bool,
     /// Returns true if a frame may begin at the second address that goes below the first, a stack pointer of the thread's.

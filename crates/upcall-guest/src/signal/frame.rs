@@ -2,13 +2,12 @@
 //! in it, and what the thread goes on with when the handler returns.
 
 use super::actions::{CALL_ADDRESS, SYS_SECCOMP};
+use crate::ground::arch::components;
 use crate::ground::entry::{Frame, Progress, progress};
 
 type Registers = [libc::greg_t; 23];
 
-/// In the kernel's frame: what XSAVE has added to the vector state, if it has, and which parts are not as new.
-const FP_XSTATE_MAGIC1: u32 = 0x4650_5853;
-const MAGIC_AT: usize = 464;
+/// In the kernel's frame, where XSAVE has added to the vector state: which parts are not as new.
 const PARTS_AT: usize = 512;
 const PART_SSE: u64 = 2;
 
@@ -118,7 +117,7 @@ unsafe fn swap_vectors(frame: &mut Frame, context: *mut libc::ucontext_t) {
         let words = (&raw mut (*vectors)._xmm).cast::<[[u64; 2]; 16]>();
         core::ptr::swap(&raw mut frame.xmm, words);
         let bytes = vectors.cast::<u8>();
-        if bytes.add(MAGIC_AT).cast::<u32>().read() == FP_XSTATE_MAGIC1 {
+        if components(context) != 0 {
             *bytes.add(PARTS_AT).cast::<u64>() |= PART_SSE;
         }
     }

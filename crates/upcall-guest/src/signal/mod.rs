@@ -28,6 +28,7 @@
 mod actions;
 pub mod alone;
 pub mod altstack;
+mod aside;
 mod calls;
 pub mod carried;
 pub mod caused;
@@ -71,7 +72,7 @@ use crate::ground::entry::{Frame, raw_syscall};
 use crate::ground::hooks::hooks;
 use crate::ground::mask::{ALL, bit, kernel_mask, set_kernel_mask};
 use crate::ground::state::{self, GUEST};
-use crate::ground::{access, caller, record};
+use crate::ground::{access, arch, caller, record};
 use crate::rewrite::{patch, sud};
 
 use frame::{frame_mask, set_frame_mask, show_call};
@@ -92,6 +93,8 @@ pub unsafe extern "C" fn on_signal(
 ) {
     // SAFETY: the caller's promise.
     let entered = unsafe { serve(signal, information, context, entered) };
+    // SAFETY: the kernel's frame, by which this handler returns, perhaps on another kernel thread.
+    unsafe { arch::can_return_by(context) };
     caller::leave(entered);
 }
 

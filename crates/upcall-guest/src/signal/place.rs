@@ -7,6 +7,7 @@
 //! | met the runtime, or one of its accesses to the program's memory | stays: it returns on the spot |
 //! | the program's, SA_ONSTACK | the thread's alternate stack, if it has one and is not on it |
 //! | the runtime's own, in a program that takes what anybody may send on such stacks | the same |
+//! | the runtime's own, away from the thread's stack | memory of our own (`aside`) |
 //! | other | below the stack pointer |
 //!
 //! All signals are blocked meanwhile. A thread of the crate has room on its own stack only down to the guard, which may be
@@ -24,7 +25,7 @@ use crate::ground::{access, caller};
 use crate::rewrite::sud;
 
 use super::actions::{ACTIONS, Disposition, disposition, is_forced};
-use super::{altstack, end_by, hidden, own, queued};
+use super::{altstack, aside, end_by, hidden, own, queued};
 
 /// Returns true if the handler with this frame runs on the activation's own stack.
 pub(super) fn is_at_entry(activation: &Activation, context: *const libc::ucontext_t) -> bool {
@@ -113,6 +114,11 @@ unsafe fn place_frame(
     let base = stack.ss_sp as usize;
     let top = if enters {
         base + stack.ss_size
+    } else if own && !is_on {
+        match aside::top(activation.runtime(), thread, stack_pointer) {
+            Some(top) => top,
+            None => return frame,
+        }
     } else {
         arch::below(stack_pointer)
     };

@@ -149,6 +149,7 @@ const HOOKS: hooks::Hooks = hooks::Hooks {
     caused: caused::take,
     call_of_agents: agents::change,
     is_in_guard: shell::is_in_guard,
+    stack: shell::stack_began_on,
     has_room: shell::has_room,
     report_overflow: shell::report_overflow,
 };

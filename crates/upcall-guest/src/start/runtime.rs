@@ -137,6 +137,7 @@ fn fresh(mask: u64) -> Result<&'static Runtime, Errno> {
         .robust_list
         .store(robust_list, Ordering::Relaxed);
     thread.guest().clear_tid.store(cleared, Ordering::Relaxed);
+    lifetime::note_first_stack(thread);
     agents::adopt_leader(thread);
     mask::set_kernel_mask(thread.kernel.mask.load(Ordering::Relaxed) & !preempt::OWN);
     masks::start(thread.kernel.mask.load(Ordering::Relaxed));

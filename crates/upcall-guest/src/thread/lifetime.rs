@@ -10,6 +10,7 @@
 //! stack (`ended`). So a kilobyte is enough for a thread, or a process that shares the memory, that only ends. Preemption
 //! takes a frame of the kernel's.
 
+use core::ops::Range;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use upcall_core::{Errno, Machine};
@@ -34,6 +35,8 @@ pub struct Request {
     pub flags: u64,
     /// The initial stack pointer.
     pub stack: usize,
+    /// Where the stack begins; 0 if that is not said.
+    pub stack_start: usize,
     /// The thread pointer.
     pub tls: usize,
     /// Where the creator wants the id.
@@ -49,6 +52,7 @@ impl Request {
             return Some(Request {
                 flags: frame.rdi,
                 stack: frame.rsi as usize,
+                stack_start: 0,
                 tls: frame.r8 as usize,
                 parent_tid: frame.rdx as usize,
                 child_tid: frame.r10 as usize,
@@ -65,6 +69,7 @@ impl Request {
         Some(Request {
             flags: word(0)?,
             stack: (word(5)? + word(6)?) as usize,
+            stack_start: word(5)? as usize,
             tls: word(7)? as usize,
             parent_tid: word(3)? as usize,
             child_tid: word(2)? as usize,
@@ -264,6 +269,39 @@ fn create_thread(frame: &Frame, request: &Request) -> Result<i32, Errno> {
     result
 }
 
+/// Notes the stack that the kernel has given to the process, if the calling thread, the only one, is on it.
+pub fn note_first_stack(thread: &'static Thread) {
+    /// The usual limit. The kernel maps nothing else within the limit that there was at the start of the program.
+    const MOST: u64 = 8 << 20;
+    const PAGE: usize = 4096;
+    let local = 0u64;
+    let mut limits = [MOST; 2];
+    let words = [
+        0,
+        libc::RLIMIT_STACK as u64,
+        0,
+        limits.as_mut_ptr() as u64,
+        0,
+        0,
+    ];
+    // SAFETY: asks only. The name of the program is above everything else there.
+    let end = unsafe {
+        raw_syscall(libc::SYS_prlimit64, words);
+        libc::getauxval(libc::AT_EXECFN)
+    };
+    let end = (end as usize).next_multiple_of(PAGE);
+    let range = end.saturating_sub(limits[0].min(MOST) as usize)..end;
+    if range.contains(&(&raw const local as usize)) {
+        note_stack(thread, range);
+    }
+}
+
+fn note_stack(thread: &'static Thread, range: Range<usize>) {
+    let [start, end] = &thread.guest().stack;
+    start.store(range.start, Ordering::Relaxed);
+    end.store(range.end, Ordering::Relaxed);
+}
+
 fn launch(inside: &Inside, request: &Request, copy: usize) -> Result<i32, Errno> {
     let Some(creator) = inside.thread() else {
         inside
@@ -297,6 +335,9 @@ fn launch(inside: &Inside, request: &Request, copy: usize) -> Result<i32, Errno>
         return Err(Errno(libc::EAGAIN));
     };
     names::note_new(thread);
+    if request.stack_start != 0 {
+        note_stack(thread, request.stack_start..request.stack);
+    }
     if request.child_tid > base {
         CLEARED.store(request.child_tid - base, Ordering::Relaxed);
     }

@@ -5,7 +5,7 @@
 use core::mem::needs_drop;
 use core::sync::atomic::AtomicU64;
 
-const WORDS: usize = 34;
+const WORDS: usize = 37;
 
 /// Memory of a thread that the layer above gives a type. It holds zeros when the memory of the thread is new, and
 /// afterwards what the layer above has put there.

@@ -5,7 +5,7 @@
 mod x86_64;
 
 pub use x86_64::{
-    Entry, NEVER, Placed, Progress, anchor, below, each_long_branch, entry, frame_below, give_up,
-    move_frame, pass_through, program_call, progress, raw_syscall, raw_syscall_at,
-    reserved_stub_area, resume, setup, signal_entry, signal_return,
+    Entry, NEVER, Placed, Progress, anchor, below, can_return_by, components, each_long_branch,
+    entry, frame_below, give_up, move_frame, pass_through, program_call, progress, raw_syscall,
+    raw_syscall_at, reserved_stub_area, resume, setup, signal_entry, signal_return,
 };

@@ -21,6 +21,7 @@ mod pool;
 mod tls;
 mod trim;
 
+use core::ops::Range;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::cell::UnsafeCell;
@@ -410,6 +411,17 @@ pub fn ended(inside: &Inside, shell: &'static Shell) {
 /// stack up.
 pub fn is_in_guard(thread: &'static Thread, address: usize) -> bool {
     of(thread).is_some_and(|shell| pool::guard_of(shell).contains(&address))
+}
+
+/// Returns the stack that the thread began on; none if its maker did not say.
+pub fn stack_began_on(thread: &'static Thread) -> Range<usize> {
+    match of(thread) {
+        Some(shell) => pool::stack_of(shell),
+        None => {
+            let [start, end] = &thread.guest().stack;
+            start.load(Ordering::Relaxed)..end.load(Ordering::Relaxed)
+        }
+    }
 }
 
 /// Returns true if a frame may begin at `place` that goes below this stack pointer of a thread's. It may not lie outside of

@@ -12,5 +12,5 @@ pub use raw::{
     raw_syscall_at, reserved_stub_area, signal_return,
 };
 pub use search::each_long_branch;
-pub use signal::{Placed, below, frame_below, move_frame, signal_entry};
+pub use signal::{Placed, below, can_return_by, components, frame_below, move_frame, signal_entry};
 pub use state::setup;

@@ -23,11 +23,13 @@ const FRAME: usize = RETURN + CONTEXT + INFORMATION;
 /// Below the stack pointer a function may keep what it likes.
 const RED_ZONE: usize = 128;
 
-/// The vector state without and with what XSAVE adds, and where it says so: a mark and the size.
+/// The vector state without and with what XSAVE adds, and where it says so: a mark, the size and the
+/// components.
 const FXSAVE: usize = 512;
 const MAGIC: u32 = 0x4650_5853;
 const MAGIC_AT: usize = 464;
 const SIZE_AT: usize = MAGIC_AT + 4;
+const COMPONENTS_AT: usize = MAGIC_AT + 8;
 
 // SAFETY of the assembly: the kernel enters it as a handler. `place` gets the address of the frame, which is
 // the stack pointer at entry, and answers with that of a complete frame, or 0: nothing is to be done; and
@@ -149,6 +151,70 @@ pub unsafe fn move_frame(frame: usize, context: *mut libc::ucontext_t, top: usiz
             (*context).uc_mcontext.fpregs = vectors as *mut _;
         }
         copy(frame, to, FRAME);
+    }
+}
+
+/// Returns the components of the vector state that a frame has by XSAVE, as a set: 0 if it has none.
+///
+/// # Safety
+///
+/// The context is that of a frame of the kernel's.
+pub unsafe fn components(context: *const libc::ucontext_t) -> u64 {
+    // SAFETY: the caller's promise: null, or an FXSAVE image.
+    unsafe {
+        let bytes = (*context).uc_mcontext.fpregs.cast::<u8>();
+        if bytes.is_null() || bytes.add(MAGIC_AT).cast::<u32>().read() != MAGIC {
+            return 0;
+        }
+        bytes.add(COMPONENTS_AT).cast::<u64>().read()
+    }
+}
+
+/// Called before a handler returns by this frame, on whatever kernel thread. A kernel thread that has used tiles (AMX) has
+/// larger frames than others, and the kernel restores x87 and SSE alone, and clears all else, where a frame is larger than
+/// those of the kernel thread that returns by it. That one uses a tile first.
+///
+/// # Safety
+///
+/// As [`components`]; the frame restores all that is changed here.
+#[inline]
+pub unsafe fn can_return_by(context: *const libc::ucontext_t) {
+    const TILE_DATA: u64 = 1 << 18;
+    // SAFETY: the caller's promise.
+    if unsafe { components(context) } & TILE_DATA != 0 {
+        // SAFETY: the process may use tiles: another kernel thread has done so.
+        unsafe { use_a_tile() };
+    }
+}
+
+/// # Safety
+///
+/// The kernel has allowed the process to use tiles, and nobody needs those of the calling kernel thread.
+#[cold]
+#[inline(never)]
+unsafe fn use_a_tile() {
+    /// What ldtilecfg reads: palette 1, and one tile of one row of four bytes.
+    #[repr(C, align(64))]
+    struct Configuration {
+        palette: u8,
+        start: u8,
+        reserved: [u8; 14],
+        row_bytes: [u16; 16],
+        rows: [u8; 16],
+    }
+    let mut configuration = Configuration {
+        palette: 1,
+        start: 0,
+        reserved: [0; 14],
+        row_bytes: [0; 16],
+        rows: [0; 16],
+    };
+    configuration.row_bytes[0] = 4;
+    configuration.rows[0] = 1;
+    // SAFETY: reads 64 bytes; the caller's promise.
+    unsafe {
+        asm!("ldtilecfg [{}]", "tilezero tmm0", "tilerelease", in(reg) &raw const configuration,
+            options(nostack, readonly, preserves_flags));
     }
 }
 
