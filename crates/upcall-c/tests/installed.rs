@@ -194,6 +194,11 @@ fn cxx() {
 }
 
 #[test]
+fn what_is_below_a_stack_pointer_away_from_the_stack_is_left_alone() {
+    in_all_modes("stack_pointer", "stack_pointer.c");
+}
+
+#[test]
 fn errno_is_left_alone() {
     in_all_modes("errno", "errno.c");
 }
