@@ -74,8 +74,8 @@ mod tests {
         fresh.begin(&creator);
         let pairs = bytes(&after_ones).iter().zip(bytes(&fresh));
         let differ = pairs.filter(|(one, other)| one != other).count();
-        // The node and the room, which `begin` leaves alone, and 37 bytes of padding.
-        let expected = size_of_val(&fresh.node) + size_of_val(&fresh.room) + 37;
+        // The node and the room, which `begin` leaves alone, and 13 bytes of padding.
+        let expected = size_of_val(&fresh.node) + size_of_val(&fresh.room) + 13;
         assert_eq!(differ, expected, "bytes of the thread before");
         assert_eq!(fresh.mask.load(Relaxed), creator.mask.load(Relaxed));
         assert_eq!(after_ones.pending.load(Relaxed), 0);
