@@ -128,7 +128,7 @@ unsafe fn vector_size(context: *const libc::ucontext_t) -> usize {
         let vectors = (*context).uc_mcontext.fpregs.cast::<u8>();
         if vectors.is_null() {
             0
-        } else if vectors.add(MAGIC_AT).cast::<u32>().read() == MAGIC {
+        } else if components(context) != 0 {
             vectors.add(SIZE_AT).cast::<u32>().read() as usize
         } else {
             FXSAVE
