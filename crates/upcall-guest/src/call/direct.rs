@@ -8,7 +8,7 @@ pub use upcall_core::{LONE, Lone};
 use upcall_linux::poller::{Kind, Readiness, Wants, Watch};
 use upcall_linux::{Runtime, Thread, base, descriptors};
 
-use crate::call::futex_calls::{self, outside_with};
+use crate::call::futex_calls;
 use crate::call::io;
 use crate::ground::attributes::GuestAttributes;
 use crate::ground::caller;
@@ -122,7 +122,7 @@ pub unsafe fn wait_alone(
 pub unsafe fn hand_over(runtime: &'static Runtime, word: &AtomicU64, content: u64) -> bool {
     if caller::is_outside() {
         // SAFETY: the caller's promise.
-        return outside_with(|| unsafe { runtime.hand_over_from_outside(word, content) });
+        return caller::outside_with(|| unsafe { runtime.hand_over_from_outside(word, content) });
     }
     let inside = runtime.enter();
     // SAFETY: the caller's promise.
@@ -147,7 +147,7 @@ pub unsafe fn move_lone(
     let key = key.as_ptr() as usize;
     if caller::is_outside() {
         // SAFETY: the caller's promise.
-        return outside_with(|| unsafe {
+        return caller::outside_with(|| unsafe {
             runtime.move_lone_from_outside(word, content, becomes, key)
         });
     }

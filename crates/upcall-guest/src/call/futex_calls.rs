@@ -15,12 +15,12 @@ use upcall_linux::{Runtime, Thread};
 use crate::call::{pi, time};
 use crate::ground::access::{self, Fault};
 use crate::ground::attributes::GuestAttributes;
+use crate::ground::caller;
 use crate::ground::entry::{Frame, raw_syscall};
 use crate::ground::kernel_futex::{
     CLOCK_REALTIME, LOCK_PI, LOCK_PI2, OUTSIDE_CALLS, PRIVATE, SHARED_WAITS, TRYLOCK_PI, UNLOCK_PI,
     WAIT, WAIT_REQUEUE_PI, WAKE, counted, wake_outside,
 };
-use crate::ground::mask;
 use crate::ground::state::GUEST;
 use crate::signal::seen;
 use crate::thread::{bound, lifetime};
@@ -329,16 +329,7 @@ pub fn wake_from_outside(
     count: usize,
     mask: u32,
 ) -> Answer {
-    outside_with(|| runtime.futex_wake_from_outside(address, count, mask)) as Answer
-}
-
-/// Does something with the runtime from an outside kernel thread. Its signals are blocked while it holds the runtime's locks,
-/// because a handler might want the same locks for a wake-up of its own.
-pub fn outside_with<R>(body: impl FnOnce() -> R) -> R {
-    let before = mask::change_kernel_mask(mask::ALL);
-    let result = body();
-    mask::set_kernel_mask(before);
-    result
+    caller::outside_with(|| runtime.futex_wake_from_outside(address, count, mask)) as Answer
 }
 
 fn requeue(runtime: &'static Runtime, frame: &Frame, compare: bool) -> Answer {

@@ -330,3 +330,12 @@ pub fn give_up(thread: Option<&'static Thread>) {
 pub fn runtime() -> Option<&'static Runtime> {
     GUEST.runtime().filter(|_| !caller::is_outside())
 }
+
+/// Does something with the runtime from an outside kernel thread. Its signals are blocked while it holds the runtime's locks,
+/// because a handler might want the same locks for a wake-up of its own.
+pub fn outside_with<R>(body: impl FnOnce() -> R) -> R {
+    let before = mask::change_kernel_mask(mask::ALL);
+    let result = body();
+    mask::set_kernel_mask(before);
+    result
+}

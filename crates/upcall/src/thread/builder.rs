@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::Once;
+use std::sync::atomic::AtomicU32;
 use std::time::Instant;
 
 use super::Thread;
@@ -134,6 +135,30 @@ impl Builder {
         F: FnOnce() -> T + Send,
         T: Send,
     {
+        // SAFETY: the caller's promise.
+        unsafe { self.spawn_counted(std::ptr::null(), |_| body) }
+    }
+
+    /// As [`Builder::spawn_unchecked`], for a thread that a word counts among others, if that is not null: once there is a
+    /// thread, the word is one less after its end. If `body` is told that it is not so, its closure must see to that.
+    ///
+    /// # Errors
+    ///
+    /// As [`Builder::spawn`].
+    ///
+    /// # Safety
+    ///
+    /// As [`Builder::spawn_unchecked`]; the word is there until it is 0.
+    #[inline]
+    pub(super) unsafe fn spawn_counted<F, T>(
+        self,
+        word: *const AtomicU32,
+        body: impl FnOnce(bool) -> F,
+    ) -> io::Result<JoinHandle<T>>
+    where
+        F: FnOnce() -> T + Send,
+        T: Send,
+    {
         start();
         #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
         if let Some(runtime) = upcall_guest::direct::runtime()
@@ -141,10 +166,11 @@ impl Builder {
         {
             let asks = self.asks.map(Asks::of_guest);
             // SAFETY: the caller's promise.
-            return unsafe { own::spawn(runtime, class, asks, self.thread(), body) };
+            return unsafe { own::spawn(runtime, class, asks, word, self.thread(), body(true)) };
         }
+        let _ = word;
         // SAFETY: the caller's promise.
-        unsafe { self.spawn_std(body) }
+        unsafe { self.spawn_std(body(false)) }
     }
 
     #[inline]
@@ -219,6 +245,7 @@ fn class_of(size: usize) -> Option<usize> {
 mod own {
     use std::io;
     use std::mem::{ManuallyDrop, MaybeUninit, align_of, size_of};
+    use std::sync::atomic::AtomicU32;
 
     use upcall_guest::lending::Asks;
     use upcall_guest::shell::{self, ROOM, Work};
@@ -230,12 +257,13 @@ mod own {
 
     /// # Safety
     ///
-    /// As [`super::Builder::spawn_unchecked`].
+    /// As [`super::Builder::spawn_counted`].
     #[inline]
     pub(super) unsafe fn spawn<F, T>(
         runtime: &'static Runtime,
         class: usize,
         asks: Option<Asks>,
+        counted: *const AtomicU32,
         thread: Option<Thread>,
         body: F,
     ) -> io::Result<JoinHandle<T>>
@@ -244,6 +272,12 @@ mod own {
         T: Send,
     {
         let packet = Packet::new(thread, body);
+        let counts = |room| {
+            if !counted.is_null() {
+                // SAFETY: called to fill the room; the caller's promise.
+                unsafe { shell::counts(room, counted) };
+            }
+        };
         if size_of::<Packet<F, T>>() <= ROOM && align_of::<Packet<F, T>>() <= 16 {
             let packet = ManuallyDrop::new(packet);
             let work = Work {
@@ -255,6 +289,7 @@ mod own {
                 shell::spawn(runtime, class, asks, work, |room| {
                     room.cast::<ManuallyDrop<Packet<F, T>>>()
                         .copy_from_nonoverlapping(&raw const packet, 1);
+                    counts(room);
                 })
             };
             match shell {
@@ -280,6 +315,7 @@ mod own {
                 shell::spawn(runtime, class, asks, work, |room| {
                     room.cast::<MaybeUninit<*mut Packet<F, T>>>()
                         .write(MaybeUninit::new(packet));
+                    counts(room);
                 })
             };
             match shell {

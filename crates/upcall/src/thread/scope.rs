@@ -36,6 +36,14 @@ impl Books {
         self.running.fetch_sub(1, Ordering::Relaxed);
     }
 
+    /// A thread is not there any more.
+    fn left(&self) {
+        // Release: pairs with the Acquire in `scope`.
+        if self.running.fetch_sub(1, Ordering::Release) == 1 {
+            waiting::wake(&self.running, 1);
+        }
+    }
+
     /// A panic that nobody has seen.
     pub(crate) fn panicked(&self) {
         self.panicked.store(true, Ordering::Relaxed);
@@ -76,7 +84,7 @@ where
     let result = catch_unwind(AssertUnwindSafe(|| body(&scope)));
     let running = &scope.books.running;
     loop {
-        // Acquire: pairs with the Release in `Counted::drop`: what the threads did is done.
+        // Acquire: pairs with the Release where a thread counts no more: what the threads did is done.
         match running.load(Ordering::Acquire) {
             0 => break,
             left => waiting::wait(running, left, None),
@@ -91,33 +99,25 @@ where
     }
 }
 
-/// Counts a thread as running.
-struct Counted(Arc<Books>);
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        // Release: pairs with the Acquire in `scope`.
-        if self.0.running.fetch_sub(1, Ordering::Release) == 1 {
-            waiting::wake(&self.0.running, 1);
-        }
-    }
-}
-
-/// The result of a thread of a scope, which counts as running as long as it is there: the result may borrow.
+/// The result of a thread of a scope. The thread counts as running as long as that is there, since it may borrow.
 struct Outcome<T> {
     /// `None`: somebody has it.
     result: Option<Result<T>>,
-    counted: Counted,
+    books: Arc<Books>,
+    /// The thread counts until it has ended. If not, until this is dropped.
+    is_counted: bool,
 }
 
 impl<T> Drop for Outcome<T> {
     fn drop(&mut self) {
         if let Some(Err(_)) = self.result {
-            // Relaxed: `Counted::drop` follows.
-            self.counted.0.panicked.store(true, Ordering::Relaxed);
+            // Relaxed: it counts as running still.
+            self.books.panicked.store(true, Ordering::Relaxed);
         }
-        // Before it counts as ended.
         self.result = None;
+        if !self.is_counted {
+            self.books.left();
+        }
     }
 }
 
@@ -161,17 +161,23 @@ impl Builder {
         F: FnOnce() -> T + Send + 'scope,
         T: Send + 'scope,
     {
-        scope.books.running.fetch_add(1, Ordering::Relaxed);
-        let counted = Counted(Arc::clone(&scope.books));
-        let body = move || {
-            let result = catch_unwind(AssertUnwindSafe(body));
-            Outcome {
-                result: Some(result),
-                counted,
+        let books = &scope.books;
+        books.running.fetch_add(1, Ordering::Relaxed);
+        let body = |is_counted| {
+            let mut outcome = Outcome {
+                result: None,
+                books: Arc::clone(books),
+                is_counted: false,
+            };
+            move || {
+                // Where there is no thread after all, this is dropped as it is.
+                outcome.is_counted = is_counted;
+                outcome.result = Some(catch_unwind(AssertUnwindSafe(body)));
+                outcome
             }
         };
         // SAFETY: the scope ends after the outcome is gone, and with it what it borrows.
-        let handle = unsafe { self.spawn_unchecked(body) }?;
+        let handle = unsafe { self.spawn_counted(&raw const books.running, body) }?;
         Ok(ScopedJoinHandle {
             handle,
             scope: PhantomData,

@@ -66,12 +66,21 @@ pub fn first_ends() -> ! {
 /// A signal that the program's threads block waits for them: neither threads of the runtime's own nor those that have ended take
 /// it. It would end the process.
 pub fn signals_wait_for_who_accepts_them() {
-    let all_at_once = upcall::sync::Barrier::new(300);
-    thread::scope(|scope| {
-        for _ in 0..300 {
-            scope.spawn(|| all_at_once.wait());
-        }
-    });
+    // Again and again, since what is between the end of a scope and that of its threads is short.
+    for _ in 0..20 {
+        let all_at_once = upcall::sync::Barrier::new(300);
+        thread::scope(|scope| {
+            for _ in 0..300 {
+                scope.spawn(|| all_at_once.wait());
+            }
+        });
+        signal_waits();
+    }
+    println!("ok {}", stringify!(signals_wait_for_who_accepts_them));
+}
+
+/// The calling thread blocks a signal for the process, which waits until it asks: all others have ended.
+fn signal_waits() {
     let mut got = 0;
     // SAFETY: sets that are made here; the child makes two calls.
     unsafe {
@@ -91,9 +100,9 @@ pub fn signals_wait_for_who_accepts_them() {
         libc::sigpending(&raw mut pending);
         assert_eq!(libc::sigismember(&raw const pending, libc::SIGTERM), 1);
         libc::sigwait(&raw const set, &raw mut got);
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const set, std::ptr::null_mut());
     }
     assert_eq!(got, libc::SIGTERM);
-    println!("ok {}", stringify!(signals_wait_for_who_accepts_them));
 }
 
 /// A thread uses up its stack, by frames of one size and from one depth of many, while others wait whose stacks lie

@@ -75,6 +75,8 @@ pub struct Shell {
     /// Link in the list of free shells.
     next: Slot<Shell>,
     work: UnsafeCell<Work>,
+    /// See [`counts`]. Null if there is no such word.
+    counted: AtomicPtr<AtomicU32>,
     class: u32,
     /// What its first thread asks for.
     asks: Option<Asks>,
@@ -173,6 +175,7 @@ fn create(
             thread: AtomicPtr::new(core::ptr::null_mut()),
             next: Slot::empty(),
             work: UnsafeCell::new(work),
+            counted: AtomicPtr::new(core::ptr::null_mut()),
             class: class as u32,
             asks,
             has_block: AtomicBool::new(fresh),
@@ -373,9 +376,71 @@ fn release_own(inside: &Inside, thread: &'static Thread, shell: usize) -> Option
     // SAFETY: `rest` passes its shell.
     let shell = unsafe { &*(shell as *const Shell) };
     end(inside, thread, shell, true);
-    pool::release(inside, shell);
+    release(inside, shell);
     lifetime::end_with_the_last();
     None
+}
+
+/// Gives back the shell of a thread that has ended, whose result is gone.
+#[inline(always)]
+fn release(inside: &Inside, shell: &'static Shell) {
+    // Before it is another thread's.
+    let counted = no_longer_counted(shell);
+    pool::release(inside, shell);
+    if !counted.is_null() {
+        count_down(inside, counted);
+    }
+}
+
+#[inline(never)]
+fn count_down(inside: &Inside, counted: *const AtomicU32) {
+    if is_last(counted) {
+        let woken = inside.futex_wake(counted as usize, 1, u32::MAX);
+        kernel_futex::wake_outside(counted as usize, 1 - woken);
+    }
+}
+
+/// As [`release`], by an outside kernel thread.
+fn release_from_outside(shell: &'static Shell) {
+    let counted = no_longer_counted(shell);
+    pool::release_from_outside(shell);
+    if is_last(counted) && kernel_futex::wake_kernel(counted as usize, 1, true) == 0 {
+        let wake = |runtime: &'static Runtime| {
+            runtime.futex_wake_from_outside(counted as usize, 1, u32::MAX)
+        };
+        GUEST
+            .runtime()
+            .map(|runtime| caller::outside_with(|| wake(runtime)));
+    }
+}
+
+/// Makes a word count the thread of which this is the room among others: it is one less when the thread has ended and its
+/// result is nobody's any more. Who waits for the word is woken when it becomes 0. Called by what fills the room.
+///
+/// # Safety
+///
+/// It is the room of a thread that is being made. The word is there until it becomes 0.
+pub unsafe fn counts(room: *mut u8, word: *const AtomicU32) {
+    // SAFETY: the caller's promise.
+    let shell = unsafe { shell_of(room) };
+    shell.counted.store(word.cast_mut(), Ordering::Relaxed);
+}
+
+/// Returns the word that has counted the shell's thread; null if there is none.
+#[inline]
+fn no_longer_counted(shell: &Shell) -> *const AtomicU32 {
+    let counted = shell.counted.load(Ordering::Relaxed);
+    shell
+        .counted
+        .store(core::ptr::null_mut(), Ordering::Relaxed);
+    counted
+}
+
+/// Counts a thread no more. Returns true if it was the last: from then on the word may be gone, and its address is a name.
+fn is_last(counted: *const AtomicU32) -> bool {
+    // Release: what the thread did is done for who finds 0.
+    // SAFETY: null, or there until it is 0, as `counts` was promised.
+    unsafe { counted.as_ref() }.is_some_and(|word| word.fetch_sub(1, Ordering::Release) == 1)
 }
 
 /// Wakes the thread that waits for the end of a thread.
@@ -402,7 +467,7 @@ pub fn of(thread: &'static Thread) -> Option<&'static Shell> {
 pub fn ended(inside: &Inside, shell: &'static Shell) {
     shell.thread.store(core::ptr::null_mut(), Ordering::Relaxed);
     match shell.ending.end(true) {
-        Ended::Dropped => pool::release(inside, shell),
+        Ended::Dropped => release(inside, shell),
         ended => wake(inside, shell, ended),
     }
 }
@@ -471,6 +536,17 @@ pub fn count_ended() -> usize {
     count
 }
 
+/// Returns the shell with this room.
+///
+/// # Safety
+///
+/// It is the room of a shell, whose memory is there for ever.
+#[inline]
+unsafe fn shell_of(room: *mut u8) -> &'static Shell {
+    // SAFETY: the caller's promise.
+    unsafe { &*room.sub(core::mem::offset_of!(Shell, room)).cast::<Shell>() }
+}
+
 impl Handle {
     /// Returns the address of the thread's room.
     pub fn place(&self) -> *mut u8 {
@@ -491,8 +567,8 @@ impl Handle {
     /// The room is of a thread whose handle was turned into it, and of that one right one use is made.
     #[inline]
     pub unsafe fn of_room(room: *mut u8) -> Self {
-        // SAFETY: the caller's promise: the room is inside of a shell, whose memory is there for ever.
-        Handle(unsafe { &*room.sub(core::mem::offset_of!(Shell, room)).cast::<Shell>() })
+        // SAFETY: the caller's promise.
+        Handle(unsafe { shell_of(room) })
     }
 
     /// Returns what pthread_self(3) is in the thread.
@@ -525,7 +601,7 @@ impl Handle {
             }
         }
         let result = take();
-        pool::release(&inside, shell);
+        release(&inside, shell);
         inside.leave();
         result
     }
@@ -539,7 +615,7 @@ fn join_from_outside<R>(shell: &'static Shell, take: impl FnOnce() -> R) -> R {
         kernel_futex::wait_kernel(unsafe { &*word }, hangs);
     }
     let result = take();
-    pool::release_from_outside(shell);
+    release_from_outside(shell);
     result
 }
 
@@ -558,10 +634,10 @@ impl Drop for Handle {
 
 fn give_back(shell: &'static Shell) {
     let Some(runtime) = caller::runtime() else {
-        return pool::release_from_outside(shell);
+        return release_from_outside(shell);
     };
     let inside = runtime.enter();
-    pool::release(&inside, shell);
+    release(&inside, shell);
     inside.leave();
 }
 

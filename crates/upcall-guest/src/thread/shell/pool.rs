@@ -193,7 +193,7 @@ pub(super) fn take(inside: &Inside, class: usize) -> Option<(&'static Shell, &'s
 }
 
 /// Called when a shell has neither a thread of the crate nor a handle.
-#[inline]
+#[inline(always)]
 pub(super) fn release(inside: &Inside, shell: &'static Shell) {
     let Some(pools) = Pools::of(inside.runtime()) else {
         unreachable!("the shell is from there");
