@@ -99,7 +99,7 @@ pub struct BenchArgs {
     #[arg(long, value_name = "N", env = "UPCALL_BENCH_WORKERS")]
     pub workers: Option<usize>,
 
-    /// Rounds that count, after one that does not; with --quick 2 if it is not said
+    /// Rounds that count, after one that does not; with --quick 2 if it is not said, and none that does not
     #[arg(
         long,
         value_name = "N",

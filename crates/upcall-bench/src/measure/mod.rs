@@ -1,6 +1,7 @@
 //! Interleaved rounds of the programs under test.
 //!
-//! 1. Round 0 warms caches, page tables and peers up; its figures are thrown away.
+//! 1. Round 0 warms caches, page tables and peers up; its figures are thrown away. A quick run has none: it shows nothing
+//!    anyway.
 //! 2. In every round each variant runs once on each runtime, A B C, A B C, and so on: a slow spell
 //!    of the machine meets all of them. What is compared within one runtime (with and without
 //!    blocking threads, alone and paired) runs back to back instead.
@@ -95,7 +96,12 @@ impl<'a> Bench<'a> {
             Kind::Loss | Kind::Traced => 2,
             Kind::Overhead => 3,
         };
-        1 + self.args.rounds * times
+        self.warming() + self.args.rounds * times
+    }
+
+    /// Rounds that do not count.
+    fn warming(&self) -> usize {
+        usize::from(!self.args.quick)
     }
 
     /// Says something on standard error without spoiling the progress bar.
@@ -120,7 +126,7 @@ impl<'a> Bench<'a> {
                     };
                     let has_it = variant.runs_on(runtime.name);
                     if has_it && !trouble.gone.contains(&(variant.name, index)) {
-                        self.one(&subject, round > 0, &mut samples, &mut trouble);
+                        self.one(&subject, round >= self.warming(), &mut samples, &mut trouble);
                     }
                     self.progress.inc(1);
                 }
