@@ -126,7 +126,12 @@ impl<'a> Bench<'a> {
                     };
                     let has_it = variant.runs_on(runtime.name);
                     if has_it && !trouble.gone.contains(&(variant.name, index)) {
-                        self.one(&subject, round >= self.warming(), &mut samples, &mut trouble);
+                        self.one(
+                            &subject,
+                            round >= self.warming(),
+                            &mut samples,
+                            &mut trouble,
+                        );
                     }
                     self.progress.inc(1);
                 }

@@ -22,7 +22,6 @@ use crate::ground::state::GUEST;
 use crate::thread::{bound, scheduling};
 
 const EFAULT: i64 = -(libc::EFAULT as i64);
-const EINVAL: i64 = -(libc::EINVAL as i64);
 const ESRCH: i64 = -(libc::ESRCH as i64);
 
 /// How many processors the program is told of at most.
@@ -55,21 +54,16 @@ pub fn get_affinity(thread: &'static Thread, frame: &Frame) -> i64 {
             }
         }
     }
-    let mask = mask.0;
-    if !frame.rsi.is_multiple_of(8) {
-        return EINVAL;
-    }
-    let bytes = (frame.rsi as usize).min(size_of_val(&mask)) & !7;
-    let needed = 8 * (1 + mask.iter().rposition(|&word| word != 0).unwrap_or(0));
-    if bytes < needed {
-        return EINVAL;
-    }
-    for (index, word) in mask.iter().take(bytes / 8).enumerate() {
+    // The kernel judges the program's room, and says how much of it a mask takes.
+    let words = [0, frame.rsi, frame.rdx, 0, 0, 0];
+    // SAFETY: it writes where the program asks for it.
+    let answer = unsafe { raw_syscall(libc::SYS_sched_getaffinity, words) } as i64;
+    for (index, word) in mask.0.iter().take(answer.max(0) as usize / 8).enumerate() {
         if access::store_u64(frame.rdx as usize + 8 * index, *word).is_err() {
             return EFAULT;
         }
     }
-    bytes as i64
+    answer
 }
 
 /// sched_setaffinity(2) of the thread with this id. `bind` makes a call for it on a kernel thread of its own, as

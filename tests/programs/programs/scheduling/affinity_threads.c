@@ -162,9 +162,40 @@ static void wrong_masks(void)
     MUST(sched_setaffinity(0, sizeof all, &all));
 }
 
+/* What the kernel itself says of rooms of these sizes: how much of one a mask takes, or why it takes none. */
+static const size_t sizes[] = {0, 1, 4, 8, 12, 16, 32, 64, 128, 1024};
+enum { SIZES = sizeof sizes / sizeof *sizes };
+
+static void look_at_sizes(long *found)
+{
+    static unsigned long room[1024 / sizeof(long)];
+    for (int i = 0; i < SIZES; i++) {
+        memset(room, 0xff, sizeof room);
+        found[i] = syscall(SYS_sched_getaffinity, 0, sizes[i], room);
+        if (found[i] < 0)
+            found[i] = -errno;
+        else if (memcmp(room, &all, found[i] < (long)sizeof all ? found[i] : (long)sizeof all) != 0)
+            found[i] = 0;
+    }
+}
+
+static void rooms_are_as_the_kernel_says(const long *before)
+{
+    long found[SIZES];
+    look_at_sizes(found);
+    for (int i = 0; i < SIZES; i++)
+        check("affinity_into_a_room", found[i] == before[i], "%zu bytes: %ld, before threads %ld", sizes[i], found[i],
+              before[i]);
+    errno = 0;
+    check("affinity_into_nowhere", syscall(SYS_sched_getaffinity, 0, 128, 8) == -1 && errno == EFAULT, "errno %d",
+          errno);
+}
+
 int main(void)
 {
+    long before[SIZES];
     MUST(sched_getaffinity(0, sizeof all, &all));
+    look_at_sizes(before);
     for (int i = 0; i < CPU_SETSIZE; i++)
         if (CPU_ISSET(i, &all)) {
             if (CPU_COUNT(&masks[0]) == 0) {
@@ -198,6 +229,7 @@ int main(void)
     check("affinity_is_inherited", join(start(makes_one, NULL)) != NULL, "not");
     check("affinity_in_a_handler", join(start(in_handler, NULL)) != NULL, "not");
     wrong_masks();
+    rooms_are_as_the_kernel_says(before);
     check("affinity_of_the_first_thread", has(pthread_self(), &all), "not all");
     MUST(sched_setaffinity(0, sizeof(cpu_set_t), &masks[1]));
     check("affinity_of_main", stays_on(processors[1]) && join(start(begins, &processors[1])) != NULL, "not");
