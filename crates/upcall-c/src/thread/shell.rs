@@ -42,6 +42,7 @@ fn asks(plan: &Plan<'_>) -> Option<Asks> {
         priority: None,
         deadline: (deadline != 0).then_some(deadline),
         tag,
+        serves: false,
     })
 }
 

@@ -38,6 +38,8 @@ pub struct Asks {
     pub deadline: Option<u64>,
     /// For the program's own policy.
     pub tag: u64,
+    /// It serves the program's threads. From its beginning it blocks all signals: they are theirs.
+    pub serves: bool,
 }
 
 impl Asks {
@@ -96,6 +98,12 @@ pub fn inherit(inside: &Inside, (creator, thread): (Option<&'static Thread>, &'s
 /// Called when a thread asks for something.
 pub fn ask(inside: &Inside, thread: &'static Thread, asks: Asks) {
     thread.guest().tag.store(asks.tag, Ordering::Relaxed);
+    if asks.serves {
+        thread
+            .kernel
+            .mask
+            .store(shell::ALL_OF_PROGRAM, Ordering::Relaxed);
+    }
     change(inside, thread, asks);
 }
 

@@ -42,7 +42,7 @@ impl Drop for Kept {
         }
         if let Some(piece) = self.runs.take() {
             // SAFETY: this thread has taken it, and pthread_exit(3) has ended the thread.
-            unsafe { Header::end(piece) };
+            unsafe { end(piece) };
         }
     }
 }
@@ -162,7 +162,7 @@ pub(super) fn announce(list: &'static List) {
 
 /// Makes a taker.
 fn begin() {
-    if Builder::new().spawn(take).is_err() {
+    if Builder::new().serves().spawn(take).is_err() {
         pieces().give_up();
     }
 }
@@ -194,7 +194,7 @@ fn take() {
                 unsafe { Header::run(piece) };
                 KEPT.with(|kept| kept.runs.set(None));
                 // SAFETY: as above, once.
-                unsafe { Header::end(piece) };
+                unsafe { end(piece) };
                 return;
             }
             Looked::Later => thread::yield_now(),
@@ -203,13 +203,24 @@ fn take() {
     }
 }
 
+/// Ends the piece that the calling thread has run. What goes on is a thread that the program does not know.
+///
+/// # Safety
+///
+/// As [`Header::end`].
+unsafe fn end(piece: NonNull<Header>) {
+    set_mask(!0);
+    // SAFETY: the caller's promise.
+    unsafe { Header::end(piece) };
+}
+
 /// Gives the calling thread the signal mask of the thread that has forked its piece, and waits for it at the latest when it
 /// joins.
 fn adopt_mask(creator: &'static Thread) {
-    let mask = direct::mask(creator);
-    if direct::own_thread().is_none_or(|own| direct::mask(own) == mask) {
-        return;
-    }
+    set_mask(direct::mask(creator));
+}
+
+fn set_mask(mask: u64) {
     // SAFETY: a set of which the first 64 signals are all that there are.
     unsafe {
         let mut set: libc::sigset_t = std::mem::zeroed();

@@ -94,6 +94,12 @@ impl Builder {
         self
     }
 
+    /// It serves other threads, which the program knows. It blocks all signals from its beginning.
+    pub(crate) fn serves(mut self) -> Self {
+        self.asks.get_or_insert_default().serves = true;
+        self
+    }
+
     /// Sets the least size of its stack, in bytes. Only the part that is used takes memory.
     #[must_use]
     pub fn stack_size(mut self, size: usize) -> Self {

@@ -8,6 +8,7 @@ pub(super) struct Asks {
     pub(super) priority: Option<u8>,
     pub(super) deadline: Option<Instant>,
     pub(super) tag: u64,
+    pub(super) serves: bool,
 }
 
 /// Sets how urgent the calling thread is, from 1 to 99. A larger number is more urgent. It counts only if threads are
@@ -73,6 +74,7 @@ impl Asks {
             priority: self.priority,
             deadline: self.deadline.map(crate::waiting::moment),
             tag: self.tag,
+            serves: self.serves,
         }
     }
 }

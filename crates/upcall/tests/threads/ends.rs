@@ -75,6 +75,18 @@ pub fn signals_wait_for_who_accepts_them() {
             }
         });
         signal_waits();
+        // A thread of the crate's own looks for the second half, and finds that it has run.
+        upcall::join(|| (), || ());
+        signal_waits();
+        // And one runs it.
+        let begun = AtomicBool::new(false);
+        let wait = || {
+            while !begun.load(Ordering::Relaxed) {
+                thread::yield_now();
+            }
+        };
+        upcall::join(wait, || begun.store(true, Ordering::Relaxed));
+        signal_waits();
     }
     println!("ok {}", stringify!(signals_wait_for_who_accepts_them));
 }

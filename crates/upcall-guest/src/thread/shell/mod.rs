@@ -33,8 +33,10 @@ use upcall_core::{Errno, Slot};
 use upcall_linux::{Inside, Linux, Runtime, Thread, sys};
 
 use crate::ground::attributes::GuestAttributes;
+use crate::ground::mask::{UNBLOCKABLE, bit};
 use crate::ground::state::GUEST;
 use crate::ground::{caller, kernel_futex};
+use crate::signal::everywhere::SETXID;
 use crate::signal::pending;
 use crate::thread::lending::{self, Asks};
 use crate::thread::{lifetime, names};
@@ -53,6 +55,11 @@ pub fn forget() {
     pool::forget();
     trim::forget();
 }
+
+/// All signals that a program can block, by its libc's interface.
+pub(super) const ALL_OF_PROGRAM: u64 = !(UNBLOCKABLE | bit(CANCEL) | bit(SETXID));
+/// The signal of libc by which it cancels threads.
+const CANCEL: i32 = 32;
 
 /// The largest size of a thread and its result in the shell.
 pub const ROOM: usize = 320;
@@ -164,6 +171,7 @@ fn create(
     work: Work,
     fill: impl FnOnce(*mut u8),
 ) -> Result<Handle, Errno> {
+    let serves = asks.is_some_and(|asks| asks.serves);
     // As pthread_create(3) says it.
     let memory = pool::memory(runtime, class).map_err(|_| Errno(libc::EAGAIN));
     let (stack, size, place, fresh) = memory?;
@@ -190,7 +198,7 @@ fn create(
     makes(core::ptr::from_ref(shell) as usize);
     let argument = core::ptr::from_ref(shell).cast_mut().cast();
     // SAFETY: the stack is ours and stays for ever; the thread gets a shell that lives as long as it does.
-    let made = unsafe { make_thread(Some((stack, size)), main, argument) };
+    let made = unsafe { make_thread(Some((stack, size)), main, argument, serves) };
     makes(0);
     match made {
         Ok(thread) => shell.identity.store(thread as usize, Ordering::Relaxed),
@@ -204,7 +212,7 @@ fn create(
     Ok(Handle(shell))
 }
 
-/// Makes a detached thread of libc's, on this stack or one of libc's.
+/// Makes a detached thread of libc's, on this stack or one of libc's. If it `serves`, it blocks all signals.
 ///
 /// # Errors
 ///
@@ -217,6 +225,7 @@ unsafe fn make_thread(
     stack: Option<(*mut u8, usize)>,
     routine: extern "C" fn(*mut c_void) -> *mut c_void,
     argument: *mut c_void,
+    serves: bool,
 ) -> Result<libc::pthread_t, Errno> {
     let mut thread: libc::pthread_t = 0;
     // SAFETY: attributes that are made here; else the caller's promise.
@@ -229,8 +238,10 @@ unsafe fn make_thread(
             Some((start, size)) => libc::pthread_attr_setstack(attributes, start.cast(), size),
             None => 0,
         };
+        let mut create = || libc::pthread_create(&raw mut thread, attributes, routine, argument);
         let refusal = match refusal {
-            0 => libc::pthread_create(&raw mut thread, attributes, routine, argument),
+            0 if serves && !block_all(attributes) => make_own(create),
+            0 => create(),
             number => number,
         };
         libc::pthread_attr_destroy(attributes);
@@ -239,6 +250,23 @@ unsafe fn make_thread(
     match refusal {
         0 => Ok(thread),
         number => Err(Errno(number)),
+    }
+}
+
+/// Lets a thread with these attributes block all signals of the program's. Returns false if libc has no such attribute
+/// (glibc has it from 2.32 on).
+unsafe fn block_all(attributes: *mut libc::pthread_attr_t) -> bool {
+    type SetMask = unsafe extern "C" fn(*mut libc::pthread_attr_t, *const libc::sigset_t) -> i32;
+    let name = c"pthread_attr_setsigmask_np";
+    // SAFETY: a constant name; null, or the function of that name; a set that is made here, and the caller's attributes.
+    unsafe {
+        let found = libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr());
+        let Some(set_mask) = core::mem::transmute::<*mut c_void, Option<SetMask>>(found) else {
+            return false;
+        };
+        let mut all: libc::sigset_t = core::mem::zeroed();
+        libc::sigfillset(&raw mut all);
+        set_mask(attributes, &raw const all) == 0
     }
 }
 

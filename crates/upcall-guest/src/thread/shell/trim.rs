@@ -14,7 +14,7 @@ use upcall_linux::{Inside, Runtime, Thread};
 
 use crate::ground::caller;
 
-use super::{Shell, make_own, make_thread, pool, serve};
+use super::{Shell, make_thread, pool, serve};
 
 /// So many shells keep what they have.
 const MANY: usize = 256;
@@ -52,7 +52,7 @@ pub(super) fn made(runtime: &'static Runtime) {
         return;
     }
     // SAFETY: the thread needs nothing of the caller's.
-    if make_own(|| unsafe { make_thread(None, main, null_mut()) }).is_err() {
+    if unsafe { make_thread(None, main, null_mut(), true) }.is_err() {
         IS_STARTED.store(false, Ordering::Relaxed);
     }
 }
