@@ -7,7 +7,7 @@ use upcall_linux::{Activation, Entered, Inside, Thread, base, preempt};
 
 use crate::ground::attributes::GuestAttributes;
 use crate::ground::hooks::hooks;
-use crate::ground::mask::{ALL, bit, set_kernel_mask};
+use crate::ground::mask::{ALL, set_kernel_mask};
 use crate::ground::state::GUEST;
 use crate::signal::{masks, pending, timers};
 
@@ -32,7 +32,7 @@ pub fn deferred(inside: Entered) {
     if is_stopped {
         // `own_signal` delivers it at its end.
         while let Some((signal, information)) = inbox.take() {
-            if held & bit(signal) == 0 {
+            if pending::is_own(thread, signal, &information, held) {
                 pending::hold(&inside, thread, signal, &information);
             } else {
                 pending::pass(&inside, signal, &information);
@@ -40,7 +40,7 @@ pub fn deferred(inside: Entered) {
         }
     } else {
         if let Some((signal, information)) = inbox.take() {
-            pending::restore(&inside, signal, &information, held);
+            pending::restore(&inside, thread, signal, &information, held);
         } else {
             pending::queue_one(&inside, thread, held);
         }

@@ -3,7 +3,8 @@
 //! The kernel delivers a signal to a kernel thread; the program means a thread. Each activation's kernel mask is that of
 //! its thread, and every handler of the program is entered through `on_signal`:
 //!
-//! 1. Outside the runtime, the activation's thread is the receiver. Its handler is called in the kernel's own frame, which
+//! 1. Outside the runtime, the activation's thread is the receiver, unless the signal is for the process and the first thread
+//!    accepts it (`receivers`). Its handler is called in the kernel's own frame, which
 //!    is first moved if the thread wants it elsewhere (`place`). If the thread was in a system call, the activation first
 //!    gets its virtual processor back. The frame then shows the thread at libc's own system-call instruction, where
 //!    unwinders and cancellation expect it: at the instruction while the call has left nothing behind and may be made
@@ -208,10 +209,11 @@ unsafe fn serve(
         return entered;
     }
     // SAFETY: as the kernel passed it.
-    unsafe { queued::complete(activation, signal, information) };
-    if blocked_by(thread) & preempt::OWN & bit(signal) != 0 {
+    let is_meant = unsafe { queued::complete(activation, signal, information) };
+    // SAFETY: as the kernel passed it.
+    if unsafe { is_anothers(thread, signal, information, is_meant) } {
         // SAFETY: as the kernel passed it.
-        unsafe { blocked(activation, thread, signal, information) };
+        unsafe { give_away(activation, thread, signal, information) };
         show_own_mask(context);
         return entered;
     }
@@ -330,14 +332,37 @@ unsafe fn is_dropped(
         && activation.thread().is_some_and(|thread| !blocks(thread))
 }
 
-/// Handles a signal that the thread blocks and its activation never does. One that was sent waits, as in the kernel; a
+/// Returns true if a signal has come to a thread that does not get it: the thread blocks it and its activation never does, or
+/// it is for the process, and so the first thread's. What the runtime has queued for the thread `is_meant` for it.
+///
+/// # Safety
+///
+/// `information` is what the kernel passed.
+#[inline(never)]
+unsafe fn is_anothers(
+    thread: &'static Thread,
+    signal: i32,
+    information: *const libc::siginfo_t,
+    is_meant: bool,
+) -> bool {
+    if blocked_by(thread) & preempt::OWN & bit(signal) != 0 {
+        return true;
+    }
+    // SAFETY: the caller's promise; a siginfo_t is 128 bytes.
+    let words = unsafe { &*information.cast::<pending::Information>() };
+    !is_meant
+        && receivers::is_of_first(thread, signal, words)
+        && disposition(signal) == Disposition::Handled
+}
+
+/// Handles a signal that has come to a thread and is not its. One that was sent goes to another or waits, as in the kernel; a
 /// fault ends the process, as in the kernel.
 ///
 /// # Safety
 ///
 /// `information` is what the kernel passed, in the handler, with all signals blocked.
 #[inline(never)]
-unsafe fn blocked(
+unsafe fn give_away(
     activation: &Activation,
     thread: &'static Thread,
     signal: i32,

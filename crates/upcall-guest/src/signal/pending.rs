@@ -450,14 +450,25 @@ pub fn queue_first(
     }
 }
 
-/// Handles a signal that came inside the runtime, when the activation leaves with a thread whose mask is `mask`. It goes to
-/// the thread or, if the thread blocks it, to where it waits.
-pub fn restore(inside: &Inside, signal: i32, information: &Information, mask: u64) {
-    if mask & bit(signal) == 0 {
+/// Handles a signal that came inside the runtime, when the activation leaves with this thread. It goes to the thread or, if
+/// it is another's, to where it waits.
+pub fn restore(
+    inside: &Inside,
+    thread: &'static Thread,
+    signal: i32,
+    information: &Information,
+    mask: u64,
+) {
+    if is_own(thread, signal, information, mask) {
         queued::queue_to_kernel(inside, signal, information);
     } else {
         pass(inside, signal, information);
     }
+}
+
+/// Returns true if a signal that has come to the kernel thread of a thread with this mask is that thread's.
+pub fn is_own(thread: &'static Thread, signal: i32, information: &Information, mask: u64) -> bool {
+    mask & bit(signal) == 0 && !receivers::is_of_first(thread, signal, information)
 }
 
 /// Passes a signal that an activation has taken to a thread that accepts it, or leaves it pending: in the kernel, or in the

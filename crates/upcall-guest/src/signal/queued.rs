@@ -60,22 +60,27 @@ pub fn queue_to_kernel(activation: &Activation, signal: i32, information: &Infor
     }
 }
 
-/// Called when a signal was delivered on an activation. If it is the one that the runtime has queued, and the kernel had no
-/// room for its information, that is restored.
+/// Called when a signal was delivered on an activation. Returns true if it is the one that the runtime has queued. If the kernel
+/// had no room for its information, that is restored.
 ///
 /// # Safety
 ///
 /// `information` is what the kernel passed to the handler.
 #[inline(never)]
-pub unsafe fn complete(activation: &Activation, signal: i32, information: *mut libc::siginfo_t) {
+pub unsafe fn complete(
+    activation: &Activation,
+    signal: i32,
+    information: *mut libc::siginfo_t,
+) -> bool {
     if activation.kernel.queued.signal() != signal {
-        return;
+        return false;
     }
     let Some((_, queued)) = activation.kernel.queued.take() else {
-        return;
+        return false;
     };
     // SAFETY: the caller's promise; a siginfo_t is 128 bytes.
     complete_by(unsafe { &mut *information.cast() }, &queued);
+    true
 }
 
 /// As [`complete`], before anything else is done about a signal of the runtime's own number. The kernel keeps one of a

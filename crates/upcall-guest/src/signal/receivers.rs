@@ -1,9 +1,11 @@
 //! Finds the thread for a signal to the process that an activation has taken.
 //!
-//! As in the kernel it is the first thread that accepts the signal, if there are no ranks. A timer's signal is for the
+//! As in the kernel it is the first thread of the process if that accepts the signal, and some other if not, if there are no
+//! ranks. Programs rely on that: the first thread waits, and the signal ends its wait. A timer's signal is for the
 //! thread that ran when the timer expired, as profilers expect. The activation that has taken it may be another one, or
 //! have no thread; then some thread that computes stands for that one.
 
+use core::ptr;
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use upcall_linux::{Runtime, Thread};
@@ -13,6 +15,9 @@ use crate::ground::mask;
 use crate::ground::state::GUEST;
 use crate::signal;
 use crate::signal::pending::Information;
+
+/// The code of what the kernel itself has sent.
+const SI_KERNEL: i32 = 0x80;
 
 /// Returns the thread that gets the signal, and its id, or `None` if all block it.
 pub fn find(
@@ -31,11 +36,35 @@ pub fn accepts(thread: &'static Thread, signal: i32) -> bool {
     blocked & mask::bit(signal) == 0
 }
 
+/// Returns true if a signal that has come to the kernel thread of a thread that accepts it is the first thread's.
+pub fn is_of_first(thread: &'static Thread, signal: i32, information: &Information) -> bool {
+    if !is_for_process(signal, information) || prefers_running(signal, information) {
+        return false;
+    }
+    // Where threads have ranks, whoever runs is the most urgent one.
+    let first = GUEST.identities.first().filter(|_| !GUEST.has_ranks());
+    first.is_some_and(|first| !ptr::eq(first, thread) && takes(first, signal).is_some())
+}
+
+/// Returns true if the kernel has the signal for the process, and no thread has caused it in a call of its own. Threads
+/// send each other signals without the kernel.
+fn is_for_process(signal: i32, information: &Information) -> bool {
+    const SI_USER: i32 = 0;
+    const SI_QUEUE: i32 = -1;
+    const SI_MESGQ: i32 = -3;
+    match information[1] as u32 as i32 {
+        // SIGPIPE and SIGXFSZ are as if the process had sent them itself.
+        SI_USER | SI_QUEUE => information[2] as u32 != GUEST.pid.load(Ordering::Relaxed),
+        SI_KERNEL => !signal::is_fault(signal),
+        SI_MESGQ => true,
+        code => signal == libc::SIGCHLD && code > 0,
+    }
+}
+
 /// Returns true if the signal is for the thread that ran when it was made, as in the kernel: a timer's
 /// (timer_create(2)'s since Linux 6.4), or one about the processor time that is used.
 fn prefers_running(signal: i32, information: &Information) -> bool {
     const SI_TIMER: i32 = -2;
-    const SI_KERNEL: i32 = 0x80;
     match information[1] as u32 as i32 {
         // Where threads have ranks, the most urgent one has what is due at a time.
         SI_TIMER => !GUEST.has_ranks(),
