@@ -45,9 +45,9 @@ programs! {
         signal_actions signal_after_handler signal_as_handler_goes signal_as_mask_opens
         signal_before_threads signal_before_wait signal_blocked_late signal_bursts signal_from_child
         signal_in_handler_entry signal_leaves_wait signal_mask_delivery signal_masks signal_masks_of_waits
-        signal_no_room signal_numbers_of_faults signal_numbers_to_others signal_of_write signal_order
-        signal_storm signal_to_ending signal_to_first signal_to_last signal_to_oneself
-        signal_of_first signal_to_other_process signal_to_parked signalfd_before_threads signalfd_of_one signals_kept
+        signal_no_room signal_numbers_of_faults signal_numbers_to_others signal_of_first signal_of_write
+        signal_order signal_storm signal_to_ending signal_to_first signal_to_last signal_to_oneself
+        signal_to_other_process signal_to_parked signalfd_before_threads signalfd_of_one signals_kept
         signals_to_process signals_while_threads_start signals_without_room sigsys_blocked sigwait
         stack_pointer_away tiles;
     threads: backtrace_thread c11_threads cancel_async cancel_cond_wait cancel_poll cancel_read cancel_sleep
