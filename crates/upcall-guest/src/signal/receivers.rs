@@ -46,15 +46,18 @@ pub fn is_of_first(thread: &'static Thread, signal: i32, information: &Informati
     first.is_some_and(|first| !ptr::eq(first, thread) && takes(first, signal).is_some())
 }
 
-/// Returns true if the kernel has the signal for the process, and no thread has caused it in a call of its own. Threads
-/// send each other signals without the kernel.
+/// Returns true if the kernel has the signal for the process, and no thread has caused it in a call of its own. Threads on
+/// activations send each other signals without the kernel.
 fn is_for_process(signal: i32, information: &Information) -> bool {
     const SI_USER: i32 = 0;
     const SI_QUEUE: i32 = -1;
     const SI_MESGQ: i32 = -3;
+    let is_from_self = information[2] as u32 == GUEST.pid.load(Ordering::Relaxed);
     match information[1] as u32 as i32 {
-        // SIGPIPE and SIGXFSZ are as if the process had sent them itself.
-        SI_USER | SI_QUEUE => information[2] as u32 != GUEST.pid.load(Ordering::Relaxed),
+        // Those of a write are as if the process had sent them itself.
+        SI_USER if is_from_self => !matches!(signal, libc::SIGPIPE | libc::SIGXFSZ),
+        SI_QUEUE if is_from_self => false,
+        SI_USER | SI_QUEUE => true,
         SI_KERNEL => !signal::is_fault(signal),
         SI_MESGQ => true,
         code => signal == libc::SIGCHLD && code > 0,
