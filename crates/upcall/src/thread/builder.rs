@@ -95,6 +95,7 @@ impl Builder {
     }
 
     /// It serves other threads, which the program knows. It blocks all signals from its beginning.
+    #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
     pub(crate) fn serves(mut self) -> Self {
         self.asks.get_or_insert_default().serves = true;
         self

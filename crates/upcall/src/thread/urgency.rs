@@ -8,6 +8,7 @@ pub(super) struct Asks {
     pub(super) priority: Option<u8>,
     pub(super) deadline: Option<Instant>,
     pub(super) tag: u64,
+    #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
     pub(super) serves: bool,
 }
 
