@@ -28,10 +28,10 @@ use crate::ground::mask::{self, bit};
 use crate::ground::state::GUEST;
 use crate::ground::text::{after, leading_number, put_number};
 use crate::signal::pending::{self, Information, Sent};
+use crate::signal::queued::SI_USER;
 use crate::signal::send::{is_privileged, read};
 use crate::signal::{self, queued, receivers, settled};
 
-const SI_USER: i32 = 0;
 /// The number that names the caller's process in place of a descriptor.
 const PIDFD_SELF_PROCESS: i32 = -10001;
 /// A flag that names the process, as does no flag at all.

@@ -139,7 +139,10 @@ pub fn is_seen(signal: i32) -> bool {
 
 /// Returns true if glibc uses the signal itself (cancellation, set*id).
 pub(super) fn is_libcs(signal: i32) -> bool {
-    matches!(signal, 32 | 33)
+    matches!(
+        signal,
+        super::everywhere::CANCEL | super::everywhere::SETXID
+    )
 }
 
 /// What a signal would do if it were delivered now.

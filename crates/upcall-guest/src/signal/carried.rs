@@ -33,7 +33,6 @@ const EINVAL: i64 = -(libc::EINVAL as i64);
 const EFAULT: i64 = -(libc::EFAULT as i64);
 const EPERM: i64 = -(libc::EPERM as i64);
 const ESRCH: i64 = -(libc::ESRCH as i64);
-const SI_QUEUE: i32 = -1;
 /// In the upper half of the word after the value; the id is in the lower.
 const MARK: u64 = 0x5550_4341;
 /// The words that a carrier adds to the signal's information: the mark and the id; the signal's number and its code.
@@ -86,7 +85,7 @@ fn carrier(id: i32, signal: i32, information: &Information) -> Information {
     carrier[ADDED[0]] = MARK << 32 | u64::from(id as u32);
     carrier[ADDED[1]] = information[1] << 32 | u64::from(signal as u32);
     carrier[0] = everywhere::SETXID as u64;
-    carrier[1] = information[1] & !0xffff_ffff | u64::from(SI_QUEUE as u32);
+    carrier[1] = information[1] & !0xffff_ffff | u64::from(queued::SI_QUEUE as u32);
     carrier[6..].fill(0);
     carrier
 }
@@ -136,7 +135,7 @@ pub struct Carried {
 /// Returns what the signal carries, if it is a carrier.
 pub fn open(signal: i32, information: &Information) -> Option<Carried> {
     let is_one = signal == everywhere::SETXID
-        && information[1] as u32 as i32 == SI_QUEUE
+        && information[1] as u32 as i32 == queued::SI_QUEUE
         && information[ADDED[0]] >> 32 == MARK;
     if !is_one {
         return None;

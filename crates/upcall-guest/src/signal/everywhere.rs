@@ -11,6 +11,8 @@ use crate::ground::hooks::hooks;
 
 /// The signal by which libc asks its threads to take part (SIGSETXID).
 pub const SETXID: i32 = 33;
+/// The signal by which libc cancels a thread.
+pub const CANCEL: i32 = 32;
 
 /// A call that every kernel thread of the process must make.
 struct Everywhere {

@@ -4,8 +4,8 @@
 //! its thread, and every handler of the program is entered through `on_signal`:
 //!
 //! 1. Outside the runtime, the activation's thread is the receiver, unless the signal is for the process and the first thread
-//!    accepts it (`receivers`). Its handler is called in the kernel's own frame, which
-//!    is first moved if the thread wants it elsewhere (`place`). If the thread was in a system call, the activation first
+//!    accepts it (`receivers`). Its handler is called in the kernel's own frame, which is first moved if the thread wants it
+//!    elsewhere (`place`). If the thread was in a system call, the activation first
 //!    gets its virtual processor back. The frame then shows the thread at libc's own system-call instruction, where
 //!    unwinders and cancellation expect it: at the instruction while the call has left nothing behind and may be made
 //!    again, after it otherwise.

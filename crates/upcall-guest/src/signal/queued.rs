@@ -15,6 +15,10 @@ use crate::ground::state::GUEST;
 use crate::signal::lists::Information;
 use crate::signal::timers;
 
+/// The code of kill(2).
+pub const SI_USER: i32 = 0;
+/// The code of sigqueue(3).
+pub const SI_QUEUE: i32 = -1;
 /// The code of tgkill(2).
 pub const SI_TKILL: i32 = -6;
 

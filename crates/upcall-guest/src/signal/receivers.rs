@@ -15,6 +15,7 @@ use crate::ground::mask;
 use crate::ground::state::GUEST;
 use crate::signal;
 use crate::signal::pending::Information;
+use crate::signal::queued::{SI_QUEUE, SI_USER};
 
 /// The code of what the kernel itself has sent.
 const SI_KERNEL: i32 = 0x80;
@@ -49,8 +50,6 @@ pub fn is_of_first(thread: &'static Thread, signal: i32, information: &Informati
 /// Returns true if the kernel has the signal for the process, and no thread has caused it in a call of its own. Threads on
 /// activations send each other signals without the kernel.
 fn is_for_process(signal: i32, information: &Information) -> bool {
-    const SI_USER: i32 = 0;
-    const SI_QUEUE: i32 = -1;
     const SI_MESGQ: i32 = -3;
     let is_from_self = information[2] as u32 == GUEST.pid.load(Ordering::Relaxed);
     match information[1] as u32 as i32 {

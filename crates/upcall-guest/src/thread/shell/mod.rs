@@ -36,7 +36,7 @@ use crate::ground::attributes::GuestAttributes;
 use crate::ground::mask::{UNBLOCKABLE, bit};
 use crate::ground::state::GUEST;
 use crate::ground::{caller, kernel_futex};
-use crate::signal::everywhere::SETXID;
+use crate::signal::everywhere::{CANCEL, SETXID};
 use crate::signal::pending;
 use crate::thread::lending::{self, Asks};
 use crate::thread::{lifetime, names};
@@ -58,8 +58,6 @@ pub fn forget() {
 
 /// All signals that a program can block, by its libc's interface.
 pub(super) const ALL_OF_PROGRAM: u64 = !(UNBLOCKABLE | bit(CANCEL) | bit(SETXID));
-/// The signal of libc by which it cancels threads.
-const CANCEL: i32 = 32;
 
 /// The largest size of a thread and its result in the shell.
 pub const ROOM: usize = 320;
