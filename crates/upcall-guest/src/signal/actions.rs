@@ -10,8 +10,6 @@ use crate::ground::state::GUEST;
 use crate::ground::{access, arch};
 use crate::signal::{masks, settled};
 
-use super::altstack;
-
 pub(super) const SA_RESTORER: u64 = 0x0400_0000;
 pub(super) const SIG_DFL: usize = 0;
 pub(super) const SIG_IGN: usize = 1;
@@ -196,14 +194,15 @@ pub(super) fn kernel_action(signal: i32, action: &KernelAction) -> KernelAction 
         return *action;
     }
     let (flags, mask) = if GUEST.runtime().is_some() {
+        // `place` finds the stack. A fault and a dispatched call are the thread's that has made them.
+        let flags = match signal {
+            libc::SIGSYS => libc::SA_NODEFER,
+            _ if is_fault(signal) => 0,
+            _ => libc::SA_ONSTACK,
+        };
         // `on_signal` sets the mask of the handler or of a dispatched call. Until then no other signal may be delivered,
         // since the thread could migrate by it.
-        let defers = if signal == libc::SIGSYS {
-            libc::SA_NODEFER
-        } else {
-            0
-        };
-        (defers as u64, ALL)
+        (flags as u64, ALL)
     } else if signal == libc::SIGSYS {
         // A dispatched call goes on under the thread's mask; `on_signal` sets that of a handler.
         (libc::SA_NODEFER as u64, 0)
@@ -432,15 +431,6 @@ pub fn sigaction(frame: &Frame) -> i64 {
         // A handler is noted before the kernel can call it; a default action after that.
         if action.handler > SIG_IGN {
             ACTIONS[signal as usize].set(&action);
-        }
-        if action.handler > SIG_IGN
-            && action.flags & libc::SA_ONSTACK as u64 != 0
-            && !is_fault(signal)
-            // The thread raises it itself, and does not go on.
-            && signal != libc::SIGABRT
-            && !is_libcs(signal)
-        {
-            altstack::want();
         }
         let answer = set_kernel_action(signal, &kernel_action(signal, &action));
         if answer != 0 {

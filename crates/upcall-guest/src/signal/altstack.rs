@@ -11,14 +11,13 @@
 //! In a process without a runtime, and on outside kernel threads, the kernel keeps the stack. A bound thread takes its
 //! stack to its kernel thread and back.
 
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::Ordering;
 
 use upcall_linux::{Activation, Runtime, Thread};
 
 use crate::ground::attributes::GuestAttributes;
 use crate::ground::entry::{Frame, raw_syscall};
 use crate::ground::mask::set_kernel_mask;
-use crate::ground::state::GUEST;
 use crate::ground::{access, arch};
 
 /// A flag: the stack is disabled while a handler runs.
@@ -27,13 +26,6 @@ const SS_AUTODISARM: i32 = 1 << 31;
 const LEAST: usize = 2048;
 /// Flags that no kernel takes.
 const NO_CHANGE: i32 = i32::MAX;
-
-/// What the runtime's own signal needs there: the frame with all vector registers, the runtime's calls, and the same again
-/// for a handler of the program. Programs use stacks of 8 KiB for faults only.
-const ROOM: usize = 12 << 10;
-
-static WANTED: AtomicBool = AtomicBool::new(false);
-static SHARED: AtomicBool = AtomicBool::new(false);
 
 const NONE: libc::stack_t = libc::stack_t {
     ss_sp: core::ptr::null_mut(),
@@ -62,8 +54,7 @@ fn keep(thread: &Thread, stack: &libc::stack_t) {
         stack.ss_flags as u32 as usize,
     ];
     for (slot, word) in thread.guest().altstack.iter().zip(words) {
-        // SeqCst: as `want` says.
-        slot.store(word, Ordering::SeqCst);
+        slot.store(word, Ordering::Relaxed);
     }
 }
 
@@ -98,64 +89,10 @@ fn set(thread: &'static Thread, new: &libc::stack_t, stack_pointer: usize) -> Re
             },
         ),
         0 | libc::SS_ONSTACK if new.ss_size < LEAST => return Err(libc::ENOMEM),
-        0 | libc::SS_ONSTACK => {
-            keep(thread, new);
-            judge(thread);
-        }
+        0 | libc::SS_ONSTACK => keep(thread, new),
         _ => return Err(libc::EINVAL),
     }
     Ok(())
-}
-
-/// Called when the program wants a handler on the alternate stack, for signals that anybody may send. Such a program has
-/// threads on stacks without room for a frame (coroutines, Erlang's processes, Go). From now on the runtime's own signal
-/// uses the alternate stack too.
-pub(super) fn want() {
-    if WANTED.load(Ordering::Relaxed) {
-        return;
-    }
-    // SeqCst: a thread that sets an alternate stack looks here afterwards, and this one looks at all stacks afterwards, so
-    // one of them sees that two share one. Pairs with `judge`.
-    WANTED.store(true, Ordering::SeqCst);
-    GUEST.identities.each(|thread| {
-        judge(thread);
-        true
-    });
-}
-
-/// Called when a thread has got another stack. If two threads share one, a preempted thread stays on its own while others
-/// run.
-fn judge(thread: &'static Thread) {
-    // SeqCst: pairs with `want`.
-    if WANTED.load(Ordering::SeqCst) && is_shared(thread) {
-        SHARED.store(true, Ordering::Relaxed);
-    }
-}
-
-/// Returns true if the runtime's own signal goes to this stack, of a thread that has it.
-pub(super) fn takes_own(stack: &libc::stack_t) -> bool {
-    WANTED.load(Ordering::Relaxed) && !SHARED.load(Ordering::Relaxed) && stack.ss_size >= ROOM
-}
-
-/// Returns true if another thread's alternate stack lies in this thread's. Programs do that whose handlers end the process.
-fn is_shared(thread: &'static Thread) -> bool {
-    let range = |of: &'static Thread| {
-        // SeqCst: as `want` says.
-        let [start, size, _] = of
-            .guest()
-            .altstack
-            .each_ref()
-            .map(|w| w.load(Ordering::SeqCst));
-        start..start.saturating_add(size)
-    };
-    let own = range(thread);
-    let mut shared = false;
-    GUEST.identities.each(|other| {
-        let its = range(other);
-        shared = !core::ptr::eq(other, thread) && own.start < its.end && its.start < own.end;
-        !shared
-    });
-    shared
 }
 
 /// sigaltstack(2) of a thread.
@@ -215,13 +152,6 @@ pub fn call_of_kernel(frame: &Frame) -> i64 {
     answer as i64
 }
 
-/// The first thread keeps the alternate stack that it has set before there was a runtime.
-pub fn adopt(thread: &'static Thread) {
-    if take_back(thread).ss_size != 0 {
-        judge(thread);
-    }
-}
-
 /// Tells the kernel the activation's own stack, for the calling kernel thread, inside the runtime. It is called on another
 /// stack, because the thread may be using the one that the kernel knew before.
 pub fn install(activation: &Activation) {
@@ -254,8 +184,8 @@ pub fn give_back(thread: &Thread) {
 }
 
 /// Called when a kernel thread stops carrying this thread alone, on the thread's stack. Makes the kernel's stack the
-/// thread's, and returns it.
-pub fn take_back(thread: &Thread) -> libc::stack_t {
+/// thread's.
+pub fn take_back(thread: &Thread) {
     let mut stack = NONE;
     // SAFETY: writes the structure.
     unsafe {
@@ -265,7 +195,6 @@ pub fn take_back(thread: &Thread) -> libc::stack_t {
     // That it may be in use is no part of it.
     stack.ss_flags &= !libc::SS_ONSTACK;
     keep(thread, &stack);
-    stack
 }
 
 /// Shows a handler of the program's, in the frame, its thread's stack; then disables it if the thread wants that.

@@ -1,22 +1,27 @@
-//! Where a handler runs. If a handler may need another stack, the kernel begins it on the activation's own (`altstack`). A
-//! handler that may let the thread be parked, or runs code of the program, is first moved to the thread's memory with its
-//! frame:
+//! Where a handler runs. The kernel begins all but those of faults and of dispatched calls on the activation's own stack
+//! (`altstack`). A handler that may let the thread be parked, or runs code of the program, is first moved to the thread's
+//! memory with its frame:
 //!
 //! | signal | goes to |
 //! |---|---|
 //! | met the runtime, or one of its accesses to the program's memory | stays: it returns on the spot |
-//! | the program's, SA_ONSTACK | the thread's alternate stack, if it has one and is not on it |
-//! | the runtime's own, in a program that takes what anybody may send on such stacks | the same |
-//! | the runtime's own, away from the thread's stack | memory of our own (`aside`) |
-//! | other | below the stack pointer |
+//! | for a handler of the thread's, SA_ONSTACK | the thread's alternate stack, if it has one and is not on it |
+//! | for a handler of the thread's | below the stack pointer |
+//! | other: the runtime's own, and those that the thread does not get in the kernel | below the stack pointer if that is on the thread's stack and has room there, otherwise memory of our own (`aside`) |
 //!
 //! All signals are blocked meanwhile. A thread of the crate has room on its own stack only down to the guard, which may be
-//! smaller than a frame, and behind which another thread's stack ends. Where the thread has no room the kernel would send
-//! SIGSEGV; the runtime's own signal is only noted then.
+//! smaller than a frame, and behind which another thread's stack ends. Where a handler of the thread's has no room the
+//! kernel would send SIGSEGV.
+//!
+//! On a kernel thread that is no activation the kernel knows the thread's own alternate stack. A frame that it has put there
+//! against the program's wish is moved below the stack pointer.
+
+use core::sync::atomic::Ordering;
 
 use upcall_linux::{Activation, Thread, base, preempt};
 
 use crate::ground::arch::{self, Placed};
+use crate::ground::attributes::GuestAttributes;
 use crate::ground::entry::raw_syscall;
 use crate::ground::hooks::hooks;
 use crate::ground::mask::bit;
@@ -24,8 +29,8 @@ use crate::ground::state::GUEST;
 use crate::ground::{access, caller};
 use crate::rewrite::sud;
 
-use super::actions::{ACTIONS, Disposition, disposition, is_forced};
-use super::{altstack, aside, end_by, hidden, own, queued};
+use super::actions::{ACTIONS, Disposition, disposition, is_forced, shows_stacks};
+use super::{altstack, aside, end_by, hidden, is_anothers, meets_runtime, own, queued};
 
 /// Returns true if the handler with this frame runs on the activation's own stack.
 pub(super) fn is_at_entry(activation: &Activation, context: *const libc::ucontext_t) -> bool {
@@ -68,59 +73,66 @@ unsafe fn place_frame(
     context: *mut libc::ucontext_t,
     frame: usize,
 ) -> usize {
-    if GUEST.runtime().is_none() || !base::is_set() {
+    if GUEST.runtime().is_none() {
         return frame;
     }
     // SAFETY: the pseudo-register is set.
-    let activation = unsafe { base::current() };
-    if caller::is_mark(activation) {
-        return frame;
-    }
+    let activation = base::is_set().then(|| unsafe { base::current() });
+    let Some(activation) = activation.filter(|activation| !caller::is_mark(activation)) else {
+        // SAFETY: as the kernel passed it.
+        return unsafe { off_unwanted_stack(signal, information, context, frame) };
+    };
     // SAFETY: as the kernel passed it.
     unsafe { queued::complete_dropped(activation, signal, information) };
     altstack::leave_as_it_is(context);
     if !is_at_entry(activation, context) || activation.is_inside() {
         return frame;
     }
-    // SAFETY: the kernel's frame.
-    let [pc, stack_pointer] = [libc::REG_RIP, libc::REG_RSP]
-        .map(|register| unsafe { (*context).uc_mcontext.gregs[register as usize] } as usize);
     let Some(thread) = activation.thread() else {
         return frame;
     };
     // SAFETY: as the kernel passed it.
-    if is_forced(signal, unsafe { (*information).si_code }) && access::recover(pc).is_some() {
+    let own = signal == preempt::SIGNAL
+        && unsafe { preempt::meaning(information) } != preempt::Meaning::OfProgram;
+    if !own && meets_runtime(activation) {
         return frame;
     }
     // SAFETY: as the kernel passed it.
-    let own = signal == preempt::SIGNAL
-        && unsafe { preempt::meaning(information) } != preempt::Meaning::OfProgram;
+    if own || unsafe { only_stops(activation, thread, signal, information) } {
+        // SAFETY: the kernel's frame.
+        if let Some(top) = unsafe { top_of_stop(activation, thread, context) } {
+            // SAFETY: the frame is the kernel's; the place is the thread's, or our own.
+            return unsafe { arch::move_frame(frame, context, top) };
+        }
+        if own {
+            // There is no memory: it is only noted.
+            return frame;
+        }
+    }
+    // SAFETY: the kernel's frame.
+    let [pc, stack_pointer] = unsafe { registers(context) };
     // SAFETY: as the kernel passed it.
-    let handled = !own && unsafe { is_handled(thread, signal, information) };
+    if is_forced(signal, unsafe { (*information).si_code }) && access::recover(pc).is_some() {
+        return frame;
+    }
+    let stack = altstack::of(thread);
+    let is_on = altstack::is_on(&stack, stack_pointer);
+    // One that is taken away during handlers is so for those only.
+    let enters = wants_alternate(signal)
+        && !is_on
+        && stack.ss_size != 0
+        // SAFETY: as the kernel passed it.
+        && (unsafe { is_handled(signal, information) } || !altstack::disarms(&stack));
+    let base = stack.ss_sp as usize;
+    let top = if enters {
+        base + stack.ss_size
+    } else {
+        arch::below(stack_pointer)
+    };
     // SAFETY: as the kernel passed it; of this signal, raised by an instruction, it has an address.
     let fault = unsafe {
         (signal == libc::SIGSEGV && (*information).si_code > 0)
             .then(|| (*information).si_addr() as usize)
-    };
-    let stack = altstack::of(thread);
-    let is_on = altstack::is_on(&stack, stack_pointer);
-    let wanted = if own {
-        altstack::takes_own(&stack)
-    } else {
-        ACTIONS[signal as usize].get().flags & libc::SA_ONSTACK as u64 != 0
-    };
-    // One that is taken away during handlers is so for those only.
-    let enters = wanted && !is_on && stack.ss_size != 0 && (handled || !altstack::disarms(&stack));
-    let base = stack.ss_sp as usize;
-    let top = if enters {
-        base + stack.ss_size
-    } else if own && !is_on {
-        match aside::top(activation.runtime(), thread, stack_pointer) {
-            Some(top) => top,
-            None => return frame,
-        }
-    } else {
-        arch::below(stack_pointer)
     };
     // SAFETY: the kernel's frame.
     let place = unsafe { arch::frame_below(context, top) };
@@ -132,9 +144,6 @@ unsafe fn place_frame(
         !overflows && (hooks().has_room)(thread, stack_pointer, place)
     };
     if !has_room || !is_writable(place) {
-        if own {
-            return frame;
-        }
         if let Some(address) = fault {
             (hooks().report_overflow)(thread, address);
         }
@@ -143,8 +152,103 @@ unsafe fn place_frame(
         return 0;
     }
     // SAFETY: the frame is the kernel's; the place is the thread's, where the kernel would put it.
-    unsafe { arch::move_frame(frame, context, top) };
-    place
+    unsafe { arch::move_frame(frame, context, top) }
+}
+
+/// Returns the instruction and the stack pointer that the frame continues.
+///
+/// # Safety
+///
+/// The kernel's frame.
+unsafe fn registers(context: *const libc::ucontext_t) -> [usize; 2] {
+    [libc::REG_RIP, libc::REG_RSP].map(|register| {
+        // SAFETY: the caller's promise.
+        unsafe { (*context).uc_mcontext.gregs[register as usize] as usize }
+    })
+}
+
+fn wants_alternate(signal: i32) -> bool {
+    ACTIONS[signal as usize].get().flags & libc::SA_ONSTACK as u64 != 0
+}
+
+/// Returns true if the thread has no handler for this signal in the kernel, where it would not have come to it: it is another
+/// thread's, or the thread blocks it, or the user asks for the stacks.
+///
+/// # Safety
+///
+/// `information` is what the kernel passed.
+unsafe fn only_stops(
+    activation: &Activation,
+    thread: &'static Thread,
+    signal: i32,
+    information: *const libc::siginfo_t,
+) -> bool {
+    // In the child of a vfork(2) the thread is its parent's.
+    if thread.guest().lent.load(Ordering::Relaxed) {
+        return false;
+    }
+    let is_meant = activation.kernel.queued.signal() == signal;
+    shows_stacks(signal)
+        || hidden(thread) & bit(signal) & !preempt::OWN != 0
+        // SAFETY: the caller's promise.
+        || unsafe { is_anothers(thread, signal, information, is_meant) }
+}
+
+/// Returns below which address the frame goes of a signal that only stops the thread, or `None` if there is no memory.
+///
+/// # Safety
+///
+/// The kernel's frame.
+unsafe fn top_of_stop(
+    activation: &Activation,
+    thread: &'static Thread,
+    context: *const libc::ucontext_t,
+) -> Option<usize> {
+    // SAFETY: the caller's promise.
+    let [_, stack_pointer] = unsafe { registers(context) };
+    let below = arch::below(stack_pointer);
+    // SAFETY: the caller's promise.
+    let place = unsafe { arch::frame_below(context, below) };
+    let fits = (hooks().stack)(thread).contains(&stack_pointer)
+        // It may lie in the thread's stack, above what is in use there.
+        && !altstack::is_on(&altstack::of(thread), stack_pointer)
+        && (hooks().has_room)(thread, stack_pointer, place)
+        && is_writable(place);
+    if fits {
+        Some(below)
+    } else {
+        aside::top(activation.runtime(), thread, stack_pointer)
+    }
+}
+
+/// Called on a kernel thread that is no activation. Returns where the frame is, which was moved if it was on the alternate stack
+/// although the program does not want that.
+///
+/// # Safety
+///
+/// As [`place`].
+unsafe fn off_unwanted_stack(
+    signal: i32,
+    information: *const libc::siginfo_t,
+    context: *mut libc::ucontext_t,
+    frame: usize,
+) -> usize {
+    // SAFETY: the kernel's frame, in which is the stack that the kernel knew.
+    let (stack, [_, stack_pointer]) = unsafe { ((*context).uc_stack, registers(context)) };
+    let base = stack.ss_sp as usize;
+    let is_there = (base..base.saturating_add(stack.ss_size)).contains(&frame);
+    if !is_there || wants_alternate(signal) || altstack::is_on(&stack, stack_pointer) {
+        return frame;
+    }
+    let top = arch::below(stack_pointer);
+    // SAFETY: the kernel's frame.
+    if !is_writable(unsafe { arch::frame_below(context, top) }) {
+        // SAFETY: as the kernel passed it.
+        no_room(signal, unsafe { (*information).si_code });
+        return 0;
+    }
+    // SAFETY: the frame is the kernel's; the place is where the kernel would put it.
+    unsafe { arch::move_frame(frame, context, top) }
 }
 
 /// Returns true if a handler of the program's is about to run.
@@ -152,15 +256,9 @@ unsafe fn place_frame(
 /// # Safety
 ///
 /// `information` is what the kernel passed.
-unsafe fn is_handled(
-    thread: &'static Thread,
-    signal: i32,
-    information: *const libc::siginfo_t,
-) -> bool {
-    disposition(signal) == Disposition::Handled
-        && hidden(thread) & bit(signal) == 0
-        // SAFETY: the caller's promise.
-        && !unsafe { sud::is_call(information) }
+unsafe fn is_handled(signal: i32, information: *const libc::siginfo_t) -> bool {
+    // SAFETY: the caller's promise.
+    disposition(signal) == Disposition::Handled && !unsafe { sud::is_call(information) }
 }
 
 /// Returns true if the thread's memory is there. A fault would end the process, since all signals are blocked.

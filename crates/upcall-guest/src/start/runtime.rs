@@ -141,7 +141,7 @@ fn fresh(mask: u64) -> Result<&'static Runtime, Errno> {
     agents::adopt_leader(thread);
     mask::set_kernel_mask(thread.kernel.mask.load(Ordering::Relaxed) & !preempt::OWN);
     masks::start(thread.kernel.mask.load(Ordering::Relaxed));
-    signal::altstack::adopt(thread);
+    signal::altstack::take_back(thread);
     pending::reserve(runtime);
     pending::adopt(&inside, thread, !0);
     names::adopt_first(thread);

@@ -9,6 +9,10 @@
 #include <sys/signalfd.h>
 #include <sys/syscall.h>
 
+#ifndef SS_AUTODISARM
+#define SS_AUTODISARM (1U << 31)
+#endif
+
 static sem_t done, release;
 static atomic_int handled;
 static _Atomic(void *) handled_at;
@@ -117,6 +121,15 @@ static void *bound(void *unused)
     HOLDS(raise(SIGUSR2) == 0);
     char *at = atomic_load(&handled_at);
     HOLDS(at >= second_stack && at < second_stack + sizeof second_stack);
+    HOLDS(raise(SIGUSR1) == 0);
+    at = atomic_load(&handled_at);
+    HOLDS(at < second_stack || at >= second_stack + sizeof second_stack);
+    /* It is disabled while any handler runs. */
+    stack_t disarms = {.ss_sp = first_stack, .ss_size = sizeof first_stack, .ss_flags = (int)SS_AUTODISARM};
+    HOLDS(sigaltstack(&disarms, NULL) == 0 && raise(SIGUSR1) == 0);
+    at = atomic_load(&handled_at);
+    HOLDS(at < first_stack || at >= first_stack + sizeof first_stack);
+    HOLDS(sigaltstack(NULL, &stack) == 0 && stack.ss_sp == first_stack && stack.ss_flags == disarms.ss_flags);
     report("stack_of_bound");
     return unused;
 }

@@ -1,7 +1,9 @@
 /* Threads that compute for several time slices while their stack pointer is in a buffer of the heap, as in kernels of oneDNN:
  * what is around it stays as it is, since nobody sends a signal. Then on stacks of their own making, which have just room
- * for what they call there. */
+ * for what they call there. Then in the heap again while a timer has signals sent, which the waiting first thread gets: only
+ * where a handler of a thread's own has run may it have changed. */
 #include "case.h"
+#include <sys/time.h>
 #include <ucontext.h>
 
 enum { THREADS = 6, ROUNDS = 8, SIZE = 1 << 16, SMALL = 1 << 12 };
@@ -31,6 +33,16 @@ static int changed(const unsigned char *bytes, int seed)
     return count;
 }
 
+static volatile sig_atomic_t by_first;
+static __thread volatile sig_atomic_t is_first, has_handled;
+
+static void on_signal(int signal)
+{
+    (void)signal;
+    has_handled = 1;
+    by_first += is_first;
+}
+
 static void *in_the_heap(void *number)
 {
     long bad = 0, seed = (long)number;
@@ -39,8 +51,9 @@ static void *in_the_heap(void *number)
         for (int i = 0; i < SIZE; i++) {
             bytes[i] = (unsigned char)(i * 7 + seed);
         }
+        has_handled = 0;
         compute_at((char *)bytes + SIZE / 2);
-        bad += changed(bytes, (int)seed);
+        bad += has_handled ? 0 : changed(bytes, (int)seed);
     }
     free(bytes);
     return (void *)bad;
@@ -73,26 +86,43 @@ static void *on_small_stacks(void *number)
     return (void *)bad;
 }
 
-static void try(const char *name, void *(*work)(void *))
+/* Milliseconds between signals; 0: none. */
+static void send_every(int milliseconds)
+{
+    struct itimerval every = {{0, 1000 * milliseconds}, {0, 1000 * milliseconds}};
+    MUST(setitimer(ITIMER_REAL, &every, NULL));
+}
+
+static void try(const char *name, void *(*work)(void *), int with_first)
 {
     pthread_t threads[THREADS];
     long bad = 0;
     for (long i = 0; i < THREADS; i++) {
         threads[i] = start(work, (void *)i);
     }
-    /* The first thread, too. */
-    bad += (long)work((void *)(long)THREADS);
+    if (with_first) {
+        bad += (long)work((void *)(long)THREADS);
+    } else {
+        /* Who makes a thread blocks signals meanwhile. */
+        send_every(1);
+    }
     for (int i = 0; i < THREADS; i++) {
         void *its;
         MUST(pthread_join(threads[i], &its));
         bad += (long)its;
     }
+    send_every(0);
     check(name, bad == 0, "%ld bytes changed", bad);
 }
 
 int main(void)
 {
-    try("in_the_heap", in_the_heap);
-    try("on_small_stacks", on_small_stacks);
+    is_first = 1;
+    try("in_the_heap", in_the_heap, 1);
+    try("on_small_stacks", on_small_stacks, 1);
+    struct sigaction action = {.sa_handler = on_signal};
+    MUST(sigaction(SIGALRM, &action, NULL));
+    try("beside_a_timer", in_the_heap, 0);
+    check("by_the_first", by_first > 0, "none");
     return verdict();
 }

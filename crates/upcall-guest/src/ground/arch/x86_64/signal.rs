@@ -136,12 +136,12 @@ unsafe fn vector_size(context: *const libc::ucontext_t) -> usize {
     }
 }
 
-/// Copies a frame to where [`frame_below`] says.
+/// Copies a frame to where [`frame_below`] says, and returns that.
 ///
 /// # Safety
 ///
 /// `frame` is the kernel's, with this context in it; the memory below `top` is writable and nobody's.
-pub unsafe fn move_frame(frame: usize, context: *mut libc::ucontext_t, top: usize) {
+pub unsafe fn move_frame(frame: usize, context: *mut libc::ucontext_t, top: usize) -> usize {
     // SAFETY: the caller's promise.
     unsafe {
         let (to, vectors) = layout(context, top);
@@ -151,6 +151,7 @@ pub unsafe fn move_frame(frame: usize, context: *mut libc::ucontext_t, top: usiz
             (*context).uc_mcontext.fpregs = vectors as *mut _;
         }
         copy(frame, to, FRAME);
+        to
     }
 }
 
