@@ -18,7 +18,7 @@ impl Sim {
         let (vp, space) = (activation.vp(), self.space());
         if space.lacks(vp.index()) {
             let me = machine.running.get();
-            space.awaiting.borrow_mut().push((me, vp.index()));
+            space.awaiting.borrow_mut().insert((me, vp.index()));
         }
         let waits = space.lacks_processor(vp);
         machine.me(|vessel| vessel.in_turn.set(waits));

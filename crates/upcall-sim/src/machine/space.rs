@@ -1,7 +1,7 @@
 //! What the simulated kernel keeps with one address space.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use upcall_core::Claim;
 use upcall_core::{Runtime, ThreadList, WakeReason};
@@ -48,7 +48,7 @@ pub struct Space {
     /// The kernel gives no more kernel threads.
     pub(crate) exhausted: Cell<bool>,
     /// Vessels that wait for the processor of a virtual processor, and some that do not any more.
-    pub(crate) awaiting: RefCell<Vec<(usize, u32)>>,
+    pub(crate) awaiting: RefCell<BTreeSet<(usize, u32)>>,
     /// What threads can wait for.
     pub descriptors: RefCell<Vec<Descriptor>>,
     /// Descriptors whose edge nobody has collected.
