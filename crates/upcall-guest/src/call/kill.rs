@@ -157,8 +157,7 @@ fn may_be_ours(signal: i32) -> bool {
 /// Returns the thread to which the kernel would give a signal for the process, if that is the first one or the sender.
 fn receiver(sender: &'static Thread, signal: i32) -> Option<(&'static Thread, i32)> {
     let accepts = |thread: &&'static Thread| {
-        let waited_for = thread.guest().waited_for.load(Ordering::SeqCst);
-        (!signal::blocked_by(thread) | waited_for) & bit(signal) != 0
+        receivers::awaits(thread, signal) || signal::blocked_by(thread) & bit(signal) == 0
     };
     let thread = GUEST
         .identities

@@ -351,8 +351,8 @@ unsafe fn is_anothers(
     // SAFETY: the caller's promise; a siginfo_t is 128 bytes.
     let words = unsafe { &*information.cast::<pending::Information>() };
     !is_meant
+        && disposition(signal) != Disposition::Ignored
         && receivers::is_of_first(thread, signal, words)
-        && disposition(signal) == Disposition::Handled
 }
 
 /// Handles a signal that has come to a thread and is not its. One that was sent goes to another or waits, as in the kernel; a

@@ -328,10 +328,8 @@ fn send_to(
         return Sent::Yes;
     }
     // Asked anew when it is in the list: a thread that has opened its mask meanwhile may have looked there before.
-    let interrupts = || {
-        let awaited = thread.guest().waited_for.load(Ordering::SeqCst) & bit(signal) != 0;
-        awaited || signal::blocked_by(thread) & bit(signal) == 0
-    };
+    let interrupts =
+        || receivers::awaits(thread, signal) || signal::blocked_by(thread) & bit(signal) == 0;
     match enqueue(
         runtime,
         (thread, id),
@@ -373,7 +371,7 @@ fn leave_to_descriptors(inside: &Inside, signal: i32, information: &Information)
 fn is_awaited(signal: i32) -> bool {
     let mut awaited = false;
     GUEST.identities.each(|thread| {
-        awaited = thread.guest().waited_for.load(Ordering::SeqCst) & bit(signal) != 0;
+        awaited = receivers::awaits(thread, signal);
         !awaited
     });
     awaited
@@ -498,6 +496,7 @@ pub fn pass(inside: &Inside, signal: i32, information: &Information) {
                     true,
                 ) {
                     Sent::Yes if receivers::accepts(to.0, signal) => return,
+                    Sent::Yes if receivers::awaits(to.0, signal) => return,
                     // It blocks it by now, perhaps without having seen it.
                     Sent::Yes => Some(List::of(to.0)),
                     // It has ended just now, and is in nobody's list.
@@ -544,7 +543,7 @@ fn keep(runtime: &'static Runtime, signal: i32, information: &Information) -> bo
     };
     if kept {
         GUEST.identities.each(|thread| {
-            if thread.guest().waited_for.load(Ordering::SeqCst) & bit(signal) != 0 {
+            if receivers::awaits(thread, signal) {
                 call_carrier(runtime, thread);
             }
             true

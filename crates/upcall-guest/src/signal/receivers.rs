@@ -28,7 +28,20 @@ pub fn find(
 ) -> Option<(&'static Thread, i32)> {
     let is_for_running = prefers_running(signal, information);
     let running = is_for_running.then(|| one_that_computes(runtime, signal));
-    running.flatten().or_else(|| first_of_all(signal))
+    let found = running.flatten().or_else(|| first_of_all(signal))?;
+    Some(first_that_waits(signal).unwrap_or(found))
+}
+
+/// Returns the first thread and its id if that waits for the signal (sigwait(3)): to the kernel it accepts it meanwhile. One that no
+/// thread accepts otherwise is left to the call in which it waits.
+fn first_that_waits(signal: i32) -> Option<(&'static Thread, i32)> {
+    let first = GUEST.identities.first().filter(|_| !GUEST.has_ranks())?;
+    awaits(first, signal).then(|| identified(first)).flatten()
+}
+
+/// Returns true if the thread waits for the signal, and so will see it although it blocks it.
+pub fn awaits(thread: &'static Thread, signal: i32) -> bool {
+    thread.guest().waited_for.load(Ordering::SeqCst) & mask::bit(signal) != 0
 }
 
 /// Returns true if the thread accepts the signal, by its own mask or that of the call in which it waits.
@@ -37,14 +50,16 @@ pub fn accepts(thread: &'static Thread, signal: i32) -> bool {
     blocked & mask::bit(signal) == 0
 }
 
-/// Returns true if a signal that has come to the kernel thread of a thread that accepts it is the first thread's.
+/// Returns true if a signal that has come to the kernel thread of a thread that accepts it is the first thread's, which accepts
+/// it or waits for it.
 pub fn is_of_first(thread: &'static Thread, signal: i32, information: &Information) -> bool {
     if !is_for_process(signal, information) || prefers_running(signal, information) {
         return false;
     }
     // Where threads have ranks, whoever runs is the most urgent one.
     let first = GUEST.identities.first().filter(|_| !GUEST.has_ranks());
-    first.is_some_and(|first| !ptr::eq(first, thread) && takes(first, signal).is_some())
+    let gets = |first| awaits(first, signal) || accepts(first, signal);
+    first.is_some_and(|first| !ptr::eq(first, thread) && gets(first) && identified(first).is_some())
 }
 
 /// Returns true if the kernel has the signal for the process, and no thread has caused it in a call of its own. Threads on
@@ -100,13 +115,17 @@ fn one_that_computes(runtime: &'static Runtime, signal: i32) -> Option<(&'static
     })
 }
 
-/// Returns the thread and its id, if it accepts the signal and no kernel thread is its own. It may end at any moment: the
-/// sender checks the id again.
+/// As [`identified`], if the thread accepts the signal.
 fn takes(thread: &'static Thread, signal: i32) -> Option<(&'static Thread, i32)> {
+    identified(thread).filter(|_| accepts(thread, signal))
+}
+
+/// Returns the thread and its id, if no kernel thread is its own. It may end at any moment: the sender checks the id again.
+fn identified(thread: &'static Thread) -> Option<(&'static Thread, i32)> {
     let id = thread.guest().tid.load(Ordering::SeqCst);
     // To those outside the kernel gives it by itself.
     let is_outside = thread.guest().outside_tid.load(Ordering::Relaxed) != 0;
-    (id != 0 && !is_outside && accepts(thread, signal)).then_some((thread, id))
+    (id != 0 && !is_outside).then_some((thread, id))
 }
 
 type Found = Option<(&'static Thread, i32)>;

@@ -52,12 +52,18 @@ fn wait_for_signals(
     runtime.blocking(make) as i64
 }
 
-/// The thread waits for no signals any more. What a call's mask has held back comes now.
+/// The thread waits for no signals any more. What a call's mask has held back comes now. Signals for the process that were
+/// given to the thread for its wait, and have come too late, go to others.
 pub fn end_wait(runtime: &'static Runtime, thread: &'static Thread) {
     let state = thread.guest();
     state.waited_for.store(0, Ordering::SeqCst);
     state.suspended.store(false, Ordering::SeqCst);
     let own = thread.kernel.mask.load(Ordering::Relaxed);
+    if pending::has_some(thread) {
+        let inside = runtime.enter();
+        pending::pass_shared(&inside, thread, own);
+        inside.leave();
+    }
     if pending::for_thread(thread) & !own != 0 {
         set_thread_mask(runtime, thread, own);
     }
@@ -243,15 +249,25 @@ pub fn sigtimedwait(runtime: &'static Runtime, thread: &'static Thread, frame: &
     }
     let found = pending::dequeue(runtime, thread, set);
     inside.leave();
-    let Some((signal, information)) = found else {
-        let from_kernel = set & !preempt::OWN;
-        let mut words = frame.words();
-        words[1] = (&raw const from_kernel) as u64;
-        let answer = wait_for_signals(runtime, thread, frame, &words, (set, false));
-        end_wait(runtime, thread);
-        return answer;
-    };
-    answer_wait(frame, signal, &information)
+    if let Some((signal, information)) = found {
+        return answer_wait(frame, signal, &information);
+    }
+    let from_kernel = set & !preempt::OWN;
+    let mut words = frame.words();
+    words[1] = (&raw const from_kernel) as u64;
+    let answer = wait_for_signals(runtime, thread, frame, &words, (set, false));
+    // As in the kernel, also if the time is over.
+    let mut found = None;
+    if answer < 0 && pending::for_thread(thread) & set != 0 {
+        let inside = runtime.enter();
+        found = pending::dequeue(runtime, thread, set);
+        inside.leave();
+    }
+    end_wait(runtime, thread);
+    match found {
+        Some((signal, information)) => answer_wait(frame, signal, &information),
+        None => answer,
+    }
 }
 
 /// Returns where the mask is and how long it is; 0 for none.
