@@ -32,7 +32,7 @@ use crate::ground::hooks::hooks;
 use crate::ground::state::{self, GUEST, is_lent};
 use crate::ground::{caller, kernel_futex, mask};
 use crate::rewrite::sud;
-use crate::signal::{self, alone, dispatch, everywhere, pending, timers};
+use crate::signal::{self, alone, children, dispatch, everywhere, pending, timers};
 use crate::thread::lifetime::{self, Request};
 use crate::thread::outside::{self, bound};
 use crate::thread::{agents, bound, scheduling};
@@ -62,9 +62,17 @@ pub fn create(frame: &mut Frame, thread: Option<&'static Thread>) {
     }
     refresh();
     match request {
-        Some(request) if shares && request.stack != 0 => share(frame, &request),
-        Some(request) if request.stack != 0 && has_site(frame) => frame.mode = mode::AT_SITE,
+        Some(request) if shares && request.stack != 0 => {
+            children::begins(thread);
+            share(frame, &request);
+            children::made(thread, frame.rax as i64);
+        }
+        Some(request) if request.stack != 0 && has_site(frame) => {
+            children::begins(thread);
+            frame.mode = mode::AT_SITE;
+        }
         _ if shares && has_site(frame) => {
+            children::begins(thread);
             lend(thread, true);
             frame.mode = mode::AT_SITE;
         }
@@ -145,8 +153,10 @@ fn fork_here(frame: &mut Frame, request: Option<Request>, thread: Option<&'stati
     if let Some(activation) = bound() {
         activation.stay();
     }
+    children::begins(thread);
     // SAFETY: the program's own call; the child has a copy of this stack.
     frame.rax = unsafe { frame.raw() } as u64;
+    children::made(thread, frame.rax as i64);
     if frame.rax == 0 {
         forked(thread, may_clear);
     } else if let (Some(runtime), Some(before)) = (runtime, before) {
@@ -203,6 +213,10 @@ pub unsafe extern "C" fn after(frame: &mut Frame) {
     let lent = thread.map_or(is_lent(), |thread| {
         thread.guest().lent.load(Ordering::SeqCst)
     });
+    // One that is lent runs in the child until its parent goes on.
+    if frame.rax != 0 || !lent {
+        children::made(thread, frame.rax as i64);
+    }
     match (frame.rax != 0, lent) {
         (true, true) => {
             preload::reclaim(frame.rax as i64);

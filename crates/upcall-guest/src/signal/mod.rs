@@ -33,6 +33,7 @@ mod aside;
 mod calls;
 pub mod carried;
 pub mod caused;
+pub mod children;
 mod deferred;
 pub mod descriptors;
 pub mod dispatch;
@@ -352,7 +353,7 @@ unsafe fn is_anothers(
     let words = unsafe { &*information.cast::<pending::Information>() };
     !is_meant
         && disposition(signal) != Disposition::Ignored
-        && receivers::is_of_first(thread, signal, words)
+        && receivers::is_of_another(thread, signal, words)
 }
 
 /// Handles a signal that has come to a thread and is not its. One that was sent goes to another or waits, as in the kernel; a

@@ -466,7 +466,7 @@ pub fn restore(
 
 /// Returns true if a signal that has come to the kernel thread of a thread with this mask is that thread's.
 pub fn is_own(thread: &'static Thread, signal: i32, information: &Information, mask: u64) -> bool {
-    mask & bit(signal) == 0 && !receivers::is_of_first(thread, signal, information)
+    mask & bit(signal) == 0 && !receivers::is_of_another(thread, signal, information)
 }
 
 /// Passes a signal that an activation has taken to a thread that accepts it, or leaves it pending: in the kernel, or in the

@@ -1,7 +1,8 @@
 //! Finds the thread for a signal to the process that an activation has taken.
 //!
 //! As in the kernel it is the first thread of the process if that accepts the signal, and some other if not, if there are no
-//! ranks. Programs rely on that: the first thread waits, and the signal ends its wait. A timer's signal is for the
+//! ranks. Programs rely on that: the first thread waits, and the signal ends its wait. What becomes of a child is told to the
+//! thread that has made it, if that accepts the signal. A timer's signal is for the
 //! thread that ran when the timer expired, as profilers expect. The activation that has taken it may be another one, or
 //! have no thread; then some thread that computes stands for that one.
 
@@ -13,9 +14,9 @@ use upcall_linux::{Runtime, Thread};
 use crate::ground::attributes::GuestAttributes;
 use crate::ground::mask;
 use crate::ground::state::GUEST;
-use crate::signal;
 use crate::signal::pending::Information;
 use crate::signal::queued::{SI_QUEUE, SI_USER};
+use crate::signal::{self, children};
 
 /// The code of what the kernel itself has sent.
 const SI_KERNEL: i32 = 0x80;
@@ -28,15 +29,23 @@ pub fn find(
 ) -> Option<(&'static Thread, i32)> {
     let is_for_running = prefers_running(signal, information);
     let running = is_for_running.then(|| one_that_computes(runtime, signal));
-    let found = running.flatten().or_else(|| first_of_all(signal))?;
-    Some(first_that_waits(signal).unwrap_or(found))
+    running.flatten().or_else(|| {
+        let found = first_of_all(signal)?;
+        Some(preferred(signal, information).unwrap_or(found))
+    })
 }
 
-/// Returns the first thread and its id if that waits for the signal (sigwait(3)): to the kernel it accepts it meanwhile. One that no
-/// thread accepts otherwise is left to the call in which it waits.
-fn first_that_waits(signal: i32) -> Option<(&'static Thread, i32)> {
-    let first = GUEST.identities.first().filter(|_| !GUEST.has_ranks())?;
-    awaits(first, signal).then(|| identified(first)).flatten()
+/// Returns the thread to which the kernel offers the signal before others, and its id, if it gets it: it accepts the signal, or waits for
+/// it. A signal that no thread accepts otherwise is left to the call in which it waits.
+fn preferred(signal: i32, information: &Information) -> Option<(&'static Thread, i32)> {
+    // Where threads have ranks, the most urgent one is.
+    if GUEST.has_ranks() {
+        return None;
+    }
+    let child = is_of_child(signal, information).then_some(information[2] as u32 as i32);
+    let gets = |thread: &&'static Thread| awaits(thread, signal) || accepts(thread, signal);
+    let maker = child.and_then(children::maker_of).filter(gets);
+    identified(maker.or_else(|| GUEST.identities.first().filter(gets))?)
 }
 
 /// Returns true if the thread waits for the signal, and so will see it although it blocks it.
@@ -50,16 +59,12 @@ pub fn accepts(thread: &'static Thread, signal: i32) -> bool {
     blocked & mask::bit(signal) == 0
 }
 
-/// Returns true if a signal that has come to the kernel thread of a thread that accepts it is the first thread's, which accepts
-/// it or waits for it.
-pub fn is_of_first(thread: &'static Thread, signal: i32, information: &Information) -> bool {
+/// Returns true if a signal that has come to the kernel thread of a thread that accepts it is another one's.
+pub fn is_of_another(thread: &'static Thread, signal: i32, information: &Information) -> bool {
     if !is_for_process(signal, information) || prefers_running(signal, information) {
         return false;
     }
-    // Where threads have ranks, whoever runs is the most urgent one.
-    let first = GUEST.identities.first().filter(|_| !GUEST.has_ranks());
-    let gets = |first| awaits(first, signal) || accepts(first, signal);
-    first.is_some_and(|first| !ptr::eq(first, thread) && gets(first) && identified(first).is_some())
+    preferred(signal, information).is_some_and(|(other, _)| !ptr::eq(other, thread))
 }
 
 /// Returns true if the kernel has the signal for the process, and no thread has caused it in a call of its own. Threads on
@@ -74,8 +79,13 @@ fn is_for_process(signal: i32, information: &Information) -> bool {
         SI_USER | SI_QUEUE => true,
         SI_KERNEL => !signal::is_fault(signal),
         SI_MESGQ => true,
-        code => signal == libc::SIGCHLD && code > 0,
+        _ => is_of_child(signal, information),
     }
+}
+
+/// Returns true if the kernel says what has become of a child.
+fn is_of_child(signal: i32, information: &Information) -> bool {
+    signal == libc::SIGCHLD && information[1] as u32 as i32 > 0
 }
 
 /// Returns true if the signal is for the thread that ran when it was made, as in the kernel: a timer's

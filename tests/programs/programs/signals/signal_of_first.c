@@ -1,7 +1,8 @@
 /* A signal for the process is the first thread's if that accepts it, as in the kernel, whatever other threads do meanwhile:
  * from another process, with a value, from a bound thread, by a timer, by what becomes of a child. So it ends a wait of the
- * first thread. If that blocks it, another thread gets it, unless the first waits for it. What is sent is sent again until a
- * wait has ended: the first one may come before the wait. */
+ * first thread. What becomes of a child that another thread has made is told to that one. If the first thread blocks the
+ * signal, another one gets it, unless the first waits for it. What is sent is sent again until a wait has ended: the first
+ * one may come before the wait. */
 #include "case.h"
 #include <errno.h>
 #include <sched.h>
@@ -14,7 +15,7 @@
 enum { COMPUTING = 3, TIMES = 20 };
 
 static atomic_int stop, ended, by_first, by_others;
-static pid_t first;
+static volatile pid_t first;
 
 static void on_signal(int signal)
 {
@@ -120,6 +121,22 @@ static void *sends(void *unused)
     return unused;
 }
 
+/* A thread that has made a child: what becomes of that it gets itself. */
+static void *has_a_child(void *wrong)
+{
+    pid_t others_first = first;
+    first = (pid_t)syscall(SYS_gettid);
+    stopped = fork();
+    while (stopped == 0)
+        pause();
+    for (int i = 0; i < TIMES; i++)
+        *(int *)wrong += waits_on_beside(stops_and_continues);
+    kill(stopped, SIGKILL);
+    await(stopped);
+    first = others_first;
+    return NULL;
+}
+
 static int waits_on_beside_a_thread(void)
 {
     ended = 0;
@@ -151,7 +168,7 @@ int main(void)
 {
     pthread_t threads[COMPUTING];
     struct sigaction action = {.sa_handler = on_signal};
-    int wrong[6] = {0};
+    int wrong[7] = {0};
     first = (pid_t)syscall(SYS_gettid);
     MUST(sigaction(SIGINT, &action, NULL));
     MUST(sigaction(SIGUSR1, &action, NULL));
@@ -181,9 +198,12 @@ int main(void)
     for (int i = 0; i < TIMES; i++)
         wrong[4] += waits_on_beside(stops_and_continues);
     said("first_gets_what_becomes_of_a_child", wrong[4]);
-    signal(SIGCHLD, SIG_DFL);
     kill(stopped, SIGKILL);
     await(stopped);
+    by_first = by_others = 0;
+    join(start(has_a_child, &wrong[6]));
+    said("maker_gets_what_becomes_of_its_child", wrong[6]);
+    signal(SIGCHLD, SIG_DFL);
     /* While it computes, too. */
     for (int i = 0; i < TIMES; i++) {
         int before = by_first + by_others;

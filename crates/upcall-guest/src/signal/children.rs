@@ -1,0 +1,53 @@
+//! Which thread has made which child.
+//!
+//! SIGCHLD is for the process, and the kernel offers it first to the thread that has made the child. To the kernel that is an
+//! activation, so the runtime remembers the thread, which may wait for the signal in pause(2).
+//!
+//! A child takes the place of another one's whose id is the same modulo their number: what becomes of that one is told to the first
+//! thread, as where the thread has ended.
+
+use core::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+
+use upcall_linux::Thread;
+
+use crate::ground::attributes::GuestAttributes;
+use crate::ground::state::GUEST;
+
+const PLACES: usize = 256;
+
+/// The child's id above the thread's.
+static MAKERS: [AtomicU64; PLACES] = [const { AtomicU64::new(0) }; PLACES];
+
+/// Who makes one now, which may end before it is known.
+static MAKING: AtomicI32 = AtomicI32::new(0);
+
+fn id_of(maker: Option<&Thread>) -> i32 {
+    maker.map_or(GUEST.pid.load(Ordering::Relaxed) as i32, |maker| {
+        maker.guest().tid.load(Ordering::Relaxed)
+    })
+}
+
+/// Called before a thread makes a child; `None` is the first one.
+pub fn begins(maker: Option<&Thread>) {
+    MAKING.store(id_of(maker), Ordering::Relaxed);
+}
+
+/// Called when it has, with the kernel's answer: also in the child, unless that shares the memory.
+pub fn made(maker: Option<&Thread>, answer: i64) {
+    if answer > 0 {
+        let word = (answer as u64) << 32 | u64::from(id_of(maker) as u32);
+        MAKERS[answer as usize % PLACES].store(word, Ordering::SeqCst);
+    }
+    MAKING.store(0, Ordering::SeqCst);
+}
+
+/// Returns the thread that has made the child, if it is known and has not ended.
+pub fn maker_of(child: i32) -> Option<&'static Thread> {
+    let word = MAKERS[child as usize % PLACES].load(Ordering::SeqCst);
+    let maker = if (word >> 32) as i32 == child {
+        word as i32
+    } else {
+        MAKING.load(Ordering::SeqCst)
+    };
+    GUEST.identities.find(maker)
+}
