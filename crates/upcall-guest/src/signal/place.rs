@@ -109,6 +109,22 @@ unsafe fn place_frame(
             return frame;
         }
     }
+    // SAFETY: as the kernel passed it.
+    unsafe { place_for_handler(thread, signal, information, context, frame) }
+}
+
+/// Moves the frame to where the kernel would have put it for the thread. Returns where it is, or 0 if there is no room.
+///
+/// # Safety
+///
+/// As [`place`].
+unsafe fn place_for_handler(
+    thread: &'static Thread,
+    signal: i32,
+    information: *mut libc::siginfo_t,
+    context: *mut libc::ucontext_t,
+    frame: usize,
+) -> usize {
     // SAFETY: the kernel's frame.
     let [pc, stack_pointer] = unsafe { registers(context) };
     // SAFETY: as the kernel passed it.
