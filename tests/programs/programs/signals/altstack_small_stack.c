@@ -2,24 +2,12 @@
  * without room for a signal frame: nothing may be written below the stack pointer, and each
  * thread keeps its alternate stack wherever it runs. */
 #include "case.h"
+#include "stack_pointer.h"
 #include <signal.h>
 
 enum { THREADS = 6, ROUNDS = 12, BELOW = 16384, ALTERNATE = 65536 };
 
 static void on_signal(int signal) { (void)signal; }
-
-/* Computes with the stack pointer at `top`. */
-static void compute_at(char *top, long turns)
-{
-    __asm__ volatile("mov %%rsp, %%rbx\n\t"
-                     "mov %1, %%rsp\n"
-                     "1: dec %0\n\t"
-                     "jnz 1b\n\t"
-                     "mov %%rbx, %%rsp"
-                     : "+&r"(turns)
-                     : "r"(top)
-                     : "rbx", "cc", "memory");
-}
 
 static void *worker(void *unused)
 {

@@ -3,26 +3,13 @@
  * for what they call there. Then in the heap again while a timer has signals sent, which the waiting first thread gets: only
  * where a handler of a thread's own has run may it have changed. */
 #include "case.h"
+#include "stack_pointer.h"
 #include <sys/time.h>
 #include <ucontext.h>
 
 enum { THREADS = 6, ROUNDS = 8, SIZE = 1 << 16, SMALL = 1 << 12 };
 
 #define TURNS 20000000L
-
-/* So many turns of a loop with this stack pointer. */
-static void compute_at(char *stack_pointer)
-{
-    long left = TURNS;
-    __asm__ volatile("mov %%rsp, %%r15\n\t"
-                     "mov %[at], %%rsp\n"
-                     "1: dec %[left]\n\t"
-                     "jnz 1b\n\t"
-                     "mov %%r15, %%rsp"
-                     : [left] "+r"(left)
-                     : [at] "r"(stack_pointer)
-                     : "r15", "cc", "memory");
-}
 
 static int changed(const unsigned char *bytes, int seed)
 {
@@ -52,7 +39,7 @@ static void *in_the_heap(void *number)
             bytes[i] = (unsigned char)(i * 7 + seed);
         }
         has_handled = 0;
-        compute_at((char *)bytes + SIZE / 2);
+        compute_at((char *)bytes + SIZE / 2, TURNS);
         bad += has_handled ? 0 : changed(bytes, (int)seed);
     }
     free(bytes);

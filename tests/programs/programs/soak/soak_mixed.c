@@ -3,6 +3,7 @@
  * in the heap. Handlers for SIGUSR1 and SIGALRM, which anybody may send. What it prints does not depend on
  * scheduling. */
 #include "case.h"
+#include "stack_pointer.h"
 #include <poll.h>
 #include <semaphore.h>
 #include <signal.h>
@@ -128,17 +129,9 @@ static void *away(void *out)
 {
     char *bytes = malloc(HEAP);
     for (int i = 0; i < 200 / part; i++) {
-        long turns = 1000 * 1000;
         memset(bytes, i, HEAP);
         has_handled = 0;
-        __asm__ volatile("mov %%rsp, %%r15\n\t"
-                         "mov %[at], %%rsp\n"
-                         "1: dec %[turns]\n\t"
-                         "jnz 1b\n\t"
-                         "mov %%r15, %%rsp"
-                         : [turns] "+r"(turns)
-                         : [at] "r"(bytes + HEAP / 2)
-                         : "r15", "cc", "memory");
+        compute_at(bytes + HEAP / 2, 1000 * 1000);
         for (int at = 0; at < HEAP; at++)
             *(long *)out += bytes[at] != (char)i && !has_handled;
     }
