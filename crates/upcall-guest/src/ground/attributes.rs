@@ -113,6 +113,8 @@ pub struct GuestThread {
     /// Set while the runtime's own signal has stopped it in its own code: the kernel's frame on its stack is
     /// its exact state, and what comes for it is delivered when that frame returns.
     pub stopped: AtomicBool,
+    /// The signal frame that is looked at was put where a handler of the thread's begins.
+    pub has_frame: AtomicBool,
     /// Whether it is in the handler by which libc has all threads take part in a change of identity.
     pub takes_part: AtomicBool,
     /// What calls the program wants to have dispatched to its own handler.
@@ -163,6 +165,7 @@ impl GuestThread {
             called_back,
             aside: _,
             stopped,
+            has_frame,
             takes_part,
             user_dispatch:
                 UserDispatch {
@@ -199,7 +202,7 @@ impl GuestThread {
         for number in [tid, outside_tid] {
             number.store(0, Relaxed);
         }
-        for flag in [lent, suspended, disturbed, stopped, takes_part] {
+        for flag in [lent, suspended, disturbed, stopped, has_frame, takes_part] {
             flag.store(false, Relaxed);
         }
         for word in [forbidden, asked_urgency, locks, waits_for, on] {

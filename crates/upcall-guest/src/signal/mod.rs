@@ -352,6 +352,7 @@ unsafe fn is_anothers(
     // SAFETY: the caller's promise; a siginfo_t is 128 bytes.
     let words = unsafe { &*information.cast::<pending::Information>() };
     !is_meant
+        && !thread.guest().has_frame.load(Ordering::Relaxed)
         && disposition(signal) != Disposition::Ignored
         && receivers::is_of_another(thread, signal, words)
 }

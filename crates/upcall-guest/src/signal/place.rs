@@ -85,12 +85,14 @@ unsafe fn place_frame(
     // SAFETY: as the kernel passed it.
     unsafe { queued::complete_dropped(activation, signal, information) };
     altstack::leave_as_it_is(context);
-    if !is_at_entry(activation, context) || activation.is_inside() {
-        return frame;
-    }
     let Some(thread) = activation.thread() else {
         return frame;
     };
+    let has_frame = &thread.guest().has_frame;
+    has_frame.store(false, Ordering::Relaxed);
+    if !is_at_entry(activation, context) || activation.is_inside() {
+        return frame;
+    }
     // SAFETY: as the kernel passed it.
     let own = signal == preempt::SIGNAL
         && unsafe { preempt::meaning(information) } != preempt::Meaning::OfProgram;
@@ -109,6 +111,8 @@ unsafe fn place_frame(
             return frame;
         }
     }
+    // The signal stays this thread's, whoever comes to accept it now.
+    has_frame.store(true, Ordering::Relaxed);
     // SAFETY: as the kernel passed it.
     unsafe { place_for_handler(thread, signal, information, context, frame) }
 }
