@@ -191,8 +191,8 @@ fn wants_alternate(signal: i32) -> bool {
     ACTIONS[signal as usize].get().flags & libc::SA_ONSTACK as u64 != 0
 }
 
-/// Returns true if the thread has no handler for this signal in the kernel, where it would not have come to it: it is another
-/// thread's, or the thread blocks it, or the user asks for the stacks.
+/// Returns true if no handler of the thread's runs for this signal: there is none, or it is another thread's, or the thread
+/// blocks it, or the user asks for the stacks.
 ///
 /// # Safety
 ///
@@ -206,6 +206,11 @@ unsafe fn only_stops(
     // In the child of a vfork(2) the thread is its parent's.
     if thread.guest().lent.load(Ordering::Relaxed) {
         return false;
+    }
+    // SAFETY: the caller's promise.
+    let code = unsafe { (*information).si_code };
+    if disposition(signal) != Disposition::Handled && !is_forced(signal, code) {
+        return true;
     }
     let is_meant = activation.kernel.queued.signal() == signal;
     shows_stacks(signal)

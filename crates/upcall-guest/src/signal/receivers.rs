@@ -2,9 +2,9 @@
 //!
 //! As in the kernel it is the first thread of the process if that accepts the signal, and some other if not, if there are no
 //! ranks. Programs rely on that: the first thread waits, and the signal ends its wait. What becomes of a child is told to the
-//! thread that has made it, if that accepts the signal. A timer's signal is for the
-//! thread that ran when the timer expired, as profilers expect. The activation that has taken it may be another one, or
-//! have no thread; then some thread that computes stands for that one.
+//! thread that has made it, if that accepts the signal. A timer's signal is for the thread that ran when the timer expired,
+//! as profilers expect. The activation that has taken it may be another one, or have no thread; then some thread that
+//! computes stands for that one.
 
 use core::ptr;
 use core::sync::atomic::{AtomicU32, Ordering};

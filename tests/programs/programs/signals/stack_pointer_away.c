@@ -1,10 +1,13 @@
 /* Threads that compute for several time slices while their stack pointer is in a buffer of the heap, as in kernels of oneDNN:
  * what is around it stays as it is, since nobody sends a signal. Then on stacks of their own making, which have just room
- * for what they call there. Then in the heap again while a timer has signals sent, which the waiting first thread gets: only
- * where a handler of a thread's own has run may it have changed. */
+ * for what they call there. Then in the heap again while a timer has signals sent, which the waiting first thread gets, and
+ * another process sends one that nobody handles: only where a handler of a thread's own has run may it have changed. */
 #include "case.h"
 #include "stack_pointer.h"
+#include <dirent.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
+#include <sys/wait.h>
 #include <ucontext.h>
 
 enum { THREADS = 6, ROUNDS = 8, SIZE = 1 << 16, SMALL = 1 << 12 };
@@ -80,6 +83,25 @@ static void send_every(int milliseconds)
     MUST(setitimer(ITIMER_REAL, &every, NULL));
 }
 
+/* Another process, which sends a signal without a handler to all kernel threads of this one until it is killed. */
+static pid_t start_sender(void)
+{
+    pid_t parent = getpid(), child = fork();
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/task", (int)parent);
+    while (child == 0) {
+        DIR *tasks = opendir(path);
+        if (tasks == NULL)
+            _exit(0);
+        for (struct dirent *task; (task = readdir(tasks)) != NULL;)
+            if (atoi(task->d_name) != 0)
+                syscall(SYS_tgkill, parent, atoi(task->d_name), SIGURG);
+        closedir(tasks);
+        usleep(1000);
+    }
+    return child;
+}
+
 static void try(const char *name, void *(*work)(void *), int with_first)
 {
     pthread_t threads[THREADS];
@@ -87,10 +109,11 @@ static void try(const char *name, void *(*work)(void *), int with_first)
     for (long i = 0; i < THREADS; i++) {
         threads[i] = start(work, (void *)i);
     }
+    pid_t sender = with_first ? 0 : start_sender();
     if (with_first) {
         bad += (long)work((void *)(long)THREADS);
     } else {
-        /* Who makes a thread blocks signals meanwhile. */
+        /* Who makes a thread or a process blocks signals meanwhile. */
         send_every(1);
     }
     for (int i = 0; i < THREADS; i++) {
@@ -99,6 +122,9 @@ static void try(const char *name, void *(*work)(void *), int with_first)
         bad += (long)its;
     }
     send_every(0);
+    if (sender != 0) {
+        MUST(kill(sender, SIGKILL) || waitpid(sender, NULL, 0) != sender);
+    }
     check(name, bad == 0, "%ld bytes changed", bad);
 }
 

@@ -1,7 +1,9 @@
 /* Every kind of wait at once, in amounts of work and not of time: computing, a ring of pipes, a
- * condition passed around, semaphores, sleeps, epoll, sockets, files, memory, short threads. Handlers
- * for SIGUSR1 and SIGALRM, which anybody may send. What it prints does not depend on scheduling. */
+ * condition passed around, semaphores, sleeps, epoll, sockets, files, memory, short threads, a stack pointer
+ * in the heap. Handlers for SIGUSR1 and SIGALRM, which anybody may send. What it prints does not depend on
+ * scheduling. */
 #include "case.h"
+#include "stack_pointer.h"
 #include <poll.h>
 #include <semaphore.h>
 #include <signal.h>
@@ -17,12 +19,12 @@ static long part = 1;
 #define TURNS (3000 / part)
 #include "soak_waits.h"
 
-static atomic_long handled;
+static __thread volatile sig_atomic_t has_handled;
 
 static void handler(int signal)
 {
     (void)signal;
-    atomic_fetch_add(&handled, 1);
+    has_handled = 1;
 }
 
 static void *compute(void *out)
@@ -120,6 +122,23 @@ static void *memory(void *out)
     return NULL;
 }
 
+enum { HEAP = 1 << 16 };
+
+/* Computes with the stack pointer in a buffer of the heap, which stays as it is unless a handler runs there. */
+static void *away(void *out)
+{
+    char *bytes = malloc(HEAP);
+    for (int i = 0; i < 200 / part; i++) {
+        memset(bytes, i, HEAP);
+        has_handled = 0;
+        compute_at(bytes + HEAP / 2, 1000 * 1000);
+        for (int at = 0; at < HEAP; at++)
+            *(long *)out += bytes[at] != (char)i && !has_handled;
+    }
+    free(bytes);
+    return NULL;
+}
+
 static void *shortly(void *word)
 {
     ++*(long *)word;
@@ -141,7 +160,7 @@ int main(int count_of_words, char **words)
     MUST(sigaction(SIGUSR1, &action, NULL));
     MUST(sigaction(SIGALRM, &action, NULL));
     uint64_t sums[2];
-    long slept = 0, right = 0, touched = 0, begun = 0;
+    long slept = 0, right = 0, touched = 0, begun = 0, changed = 0;
     int ends[2];
     pthread_t threads[RING + 16];
     int count = 0;
@@ -162,6 +181,7 @@ int main(int count_of_words, char **words)
     threads[count++] = start(files, &right);
     threads[count++] = start(memory, &touched);
     threads[count++] = start(begins_threads, &begun);
+    threads[count++] = start(away, &changed);
     MUST(put(pipes[0][1], 0));
     for (int i = 0; i < TURNS; i++) {
         sem_post(&ping);
@@ -175,6 +195,7 @@ int main(int count_of_words, char **words)
     check("soak_sleeps", slept == 200 / part, "%ld", slept);
     check("soak_files", right == 300 * 4096, "%ld", right);
     check("soak_memory", touched == 200 / part * 256, "%ld", touched);
+    check("soak_away", changed == 0, "%ld", changed);
     check("soak_threads", begun == 300 / part, "%ld", begun);
     return verdict();
 }
