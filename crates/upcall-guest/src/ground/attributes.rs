@@ -262,8 +262,8 @@ mod tests {
         fresh.begin(&creator);
         let pairs = bytes(&after_ones).iter().zip(bytes(&fresh));
         let differ = pairs.filter(|(one, other)| one != other).count();
-        // What `begin` leaves alone, which is the block's, and padding: four in `UserDispatch`, and three behind the flags.
-        let expected = size_of_val(&fresh.advised) + size_of_val(&fresh.aside) + 7;
+        // What `begin` leaves alone, which is the block's, and padding: four in `UserDispatch`, and two behind the flags.
+        let expected = size_of_val(&fresh.advised) + size_of_val(&fresh.aside) + 6;
         assert_eq!(differ, expected, "bytes of the thread before");
         assert_eq!(fresh.name[0].load(Relaxed), creator.name[0].load(Relaxed));
         assert_eq!(after_ones.tid.load(Relaxed), 0);
