@@ -5,13 +5,15 @@
 //!
 //! | variable | effect |
 //! |---|---|
-//! | `UPCALL_TEST_SEEDS=N` | runs N seeds of each scenario |
+//! | `UPCALL_TEST_SEEDS=N` | runs seeds 1 to N of each scenario |
+//! | `UPCALL_TEST_SEEDS=M-N` | runs seeds M to N |
 //! | `UPCALL_TEST_SEED=PLAN` | replays one run (see [`Plan`]) |
 //! | `UPCALL_TEST_SHRINK=0` | does not look for the shortest run that fails in the same way; otherwise that one is printed |
 //! | `UPCALL_TEST_WANTED=TEXT` | passes over failures whose report does not contain this text |
 
 use std::cell::Cell;
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::panic;
 
 use crate::machine::Machine;
@@ -147,9 +149,9 @@ fn explore_all(name: &str, less: &str, scenario: Scenario) {
         Asked::Seeds(seeds) => seeds,
     };
     let wanted = std::env::var("UPCALL_TEST_WANTED").unwrap_or_default();
-    let mut next = 1;
+    let mut next = *seeds.start();
     let first = loop {
-        let plans = (next..=seeds).map(|seed| Plan {
+        let plans = (next..=*seeds.end()).map(|seed| Plan {
             seed,
             ..less.clone()
         });
@@ -174,21 +176,25 @@ fn explore_all(name: &str, less: &str, scenario: Scenario) {
 pub enum Asked {
     /// This run.
     Replay(Plan),
-    /// Runs with so many seeds, from 1 on.
-    Seeds(u64),
+    /// Runs with these seeds.
+    Seeds(RangeInclusive<u64>),
 }
 
 /// What the environment asks for; so many seeds, if nothing.
 ///
 /// # Panics
 ///
-/// When it is neither a number nor a plan.
+/// When it is neither numbers nor a plan.
 pub fn asked(seeds: u64) -> Asked {
     if let Ok(text) = std::env::var("UPCALL_TEST_SEED") {
         return Asked::Replay(text.parse().expect("UPCALL_TEST_SEED"));
     }
-    let text = std::env::var("UPCALL_TEST_SEEDS").ok();
-    Asked::Seeds(text.map_or(seeds, |text| text.parse().expect("UPCALL_TEST_SEEDS")))
+    let text = std::env::var("UPCALL_TEST_SEEDS").unwrap_or_else(|_| seeds.to_string());
+    let (first, last) = text.split_once('-').unwrap_or(("1", &text));
+    let number = |text: &str| text.parse::<u64>().expect("UPCALL_TEST_SEEDS");
+    let seeds = number(first)..=number(last);
+    assert!(!seeds.is_empty(), "UPCALL_TEST_SEEDS: no seed in {text}");
+    Asked::Seeds(seeds)
 }
 
 /// The command that replays a run of a test, in the same build: another one has other steps.
