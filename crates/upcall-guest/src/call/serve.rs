@@ -33,6 +33,8 @@ pub unsafe extern "C" fn handler(frame: &mut Frame) {
 }
 
 #[inline(never)]
+// Beside what else a fork runs (ADR 32).
+#[unsafe(link_section = ".text.forks")]
 fn without_runtime(frame: &mut Frame) {
     if state::is_lent() || base::is_set() {
         outside(frame);

@@ -210,10 +210,7 @@ static ROWS: &[Row] = &[
         libc::SYS_fork,
         libc::SYS_vfork,
     ])
-    .alone(|frame| {
-        create(None, frame);
-        Some(frame.rax as i64)
-    })
+    .alone(create_alone)
     .helper(|_, frame| {
         process::create_outside(frame);
         Some(frame.rax as i64)
@@ -886,7 +883,17 @@ fn blocking(runtime: &'static Runtime, frame: &Frame) -> i64 {
     runtime.blocking(|| of_bound::raw(frame))
 }
 
+/// Serves clone, clone3, fork and vfork of a process with one thread.
+// Beside what else a fork runs (ADR 32).
+#[unsafe(link_section = ".text.forks")]
+fn create_alone(frame: &mut Frame) -> Answer {
+    create(None, frame);
+    Some(frame.rax as i64)
+}
+
 /// Serves clone, clone3, fork and vfork, for a thread or for the only one of a process.
+// Beside what else a fork runs (ADR 32).
+#[unsafe(link_section = ".text.forks")]
 fn create(thread: Option<&'static Thread>, frame: &mut Frame) {
     match Request::of(frame) {
         Some(request) if request.is_thread() => lifetime::create(frame, &request, thread),

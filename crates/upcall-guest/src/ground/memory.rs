@@ -8,7 +8,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::ground::entry::raw_syscall;
 
-const PAGE: usize = 4096;
+/// A page's bytes.
+pub const PAGE: usize = 4096;
+
+/// Returns the pages in which the range lies.
+pub fn whole_pages(range: &Range<usize>) -> Range<usize> {
+    let (start, length) = pages(range);
+    start..start + length
+}
 
 fn pages(range: &Range<usize>) -> (usize, usize) {
     let start = range.start & !(PAGE - 1);

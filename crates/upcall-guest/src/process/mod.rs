@@ -17,6 +17,7 @@
 //! signal. So fork is made with all signals blocked, and a child that shares the memory itself reports from which
 //! activation it comes.
 
+mod entries;
 pub mod loads;
 pub mod preload;
 
@@ -43,6 +44,8 @@ const CLONE_VFORK: u64 = libc::CLONE_VFORK as u64;
 const CLONE3_ONLY: u64 = !0xffff_ffff;
 
 /// Serves a clone, clone3, fork or vfork that asks for a process.
+// Beside what else a fork runs (ADR 32).
+#[unsafe(link_section = ".text.forks")]
 pub fn create(frame: &mut Frame, thread: Option<&'static Thread>) {
     let number = frame.rax as i64;
     let request = Request::of(frame);
@@ -125,6 +128,8 @@ fn has_site(frame: &Frame) -> bool {
 
 /// fork. The child returns through a copy of all frames. A vfork is made so too where no site can make it: its child would
 /// return through its parent's frames.
+// Beside what else a fork runs (ADR 32).
+#[unsafe(link_section = ".text.forks")]
 fn fork_here(frame: &mut Frame, request: Option<Request>, thread: Option<&'static Thread>) {
     let shares = |request: &Request| request.flags & CLONE_VM != 0;
     let may_clear = frame.rax as i64 == libc::SYS_clone3;
@@ -153,6 +158,7 @@ fn fork_here(frame: &mut Frame, request: Option<Request>, thread: Option<&'stati
     if let Some(activation) = bound() {
         activation.stay();
     }
+    entries::before_fork();
     children::begins(thread);
     // SAFETY: the program's own call; the child has a copy of this stack.
     frame.rax = unsafe { frame.raw() } as u64;
@@ -240,6 +246,8 @@ pub unsafe extern "C" fn after(frame: &mut Frame) {
 
 /// Called in the child of fork, which has one kernel thread and a copy of everything. `may_clear`: the call may have been
 /// one that takes all handlers away.
+// Beside what else a fork runs (ADR 32).
+#[unsafe(link_section = ".text.forks")]
 fn forked(thread: Option<&'static Thread>, may_clear: bool) {
     let mut returns = false;
     let is_cleared = may_clear && signal::are_cleared();
@@ -282,6 +290,7 @@ fn forked(thread: Option<&'static Thread>, may_clear: bool) {
     } else if is_cleared {
         signal::clear_actions();
     }
+    entries::forget();
     prepared::forget();
     // A child of one that shared the memory has its own.
     if !returns {

@@ -161,6 +161,8 @@ struct Table {
     starts: Vec<Range<usize>>,
     rows: Vec<Row>,
     windows: Vec<Range<usize>>,
+    /// The code in which they are, whole pages, but for what an earlier table has.
+    texts: Vec<Range<usize>>,
     trapped: Vec<(usize, usize)>,
     /// The object's addresses; whether it is still there.
     span: Range<usize>,
@@ -364,6 +366,7 @@ pub unsafe fn patch_object(object: &Object, extent: Extent) -> ObjectReport {
         starts: Vec::with_capacity(sites.len()),
         rows: Vec::with_capacity(sites.len() * stub::USUAL_ROWS),
         windows: Vec::new(),
+        texts: Vec::new(),
         trapped: Vec::new(),
         span: span.clone(),
         live: AtomicBool::new(true),
@@ -443,11 +446,30 @@ pub unsafe fn patch_object(object: &Object, extent: Extent) -> ObjectReport {
         .iter()
         .filter_map(|s| s.window.clone().ok())
         .collect();
+    table.texts = written_texts(object, &table.windows);
     let registration = cfi::register(&table.starts, &table.rows);
     report.unwinder = registration.is_some();
     table.registration = Mutex::new(registration);
     publish(table);
     report
+}
+
+/// Returns the code of the object in which windows were written, in whole pages, if no table has it.
+fn written_texts(object: &Object, windows: &[Range<usize>]) -> Vec<Range<usize>> {
+    let codes = object.segments.iter().filter(|s| s.is_executable());
+    codes
+        .filter(|s| windows.iter().any(|w| s.range.contains(&w.start)))
+        .map(|s| memory::whole_pages(&s.range))
+        .filter(|text| !texts().any(|known| known == text))
+        .collect()
+}
+
+/// Returns the code in which windows were written, in whole pages.
+///
+/// # Upcall safety
+/// As [`original`].
+pub fn texts() -> impl Iterator<Item = &'static Range<usize>> {
+    tables().flat_map(|table| &table.texts)
 }
 
 /// Makes the stubs known to the process's unwinder that are not yet: it may have been loaded just now.

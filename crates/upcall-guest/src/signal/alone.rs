@@ -23,7 +23,9 @@ static BLOCKS: AtomicBool = AtomicBool::new(false);
 /// A SIGSYS that came while it did.
 static KEPT: Noted = Noted::empty();
 
-/// The system call in which the process is, or null.
+/// The system call in which the process is, or null. It is on the page of what else a fork writes, or its parent and its child
+/// copy one page more.
+#[unsafe(link_section = ".data")]
 static FRAME: AtomicPtr<Frame> = AtomicPtr::new(core::ptr::null_mut());
 
 /// Returns true if the calling kernel thread is the only thread of a process without a runtime. Helpers and children of

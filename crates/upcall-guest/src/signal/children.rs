@@ -21,24 +21,30 @@ static MAKERS: [AtomicU64; PLACES] = [const { AtomicU64::new(0) }; PLACES];
 /// Who makes one now, which may end before it is known.
 static MAKING: AtomicI32 = AtomicI32::new(0);
 
-fn id_of(maker: Option<&Thread>) -> i32 {
-    maker.map_or(GUEST.pid.load(Ordering::Relaxed) as i32, |maker| {
-        maker.guest().tid.load(Ordering::Relaxed)
-    })
+fn id_of(maker: &Thread) -> i32 {
+    maker.guest().tid.load(Ordering::Relaxed)
 }
 
-/// Called before a thread makes a child; `None` is the first one.
+/// Called before a thread makes a child. `None` is the first one, of which nothing is noted: it is told anyway.
 pub fn begins(maker: Option<&Thread>) {
-    MAKING.store(id_of(maker), Ordering::Relaxed);
+    if let Some(maker) = maker {
+        MAKING.store(id_of(maker), Ordering::Relaxed);
+    }
 }
 
 /// Called when it has, with the kernel's answer: also in the child, unless that shares the memory.
 pub fn made(maker: Option<&Thread>, answer: i64) {
     if answer > 0 {
-        let word = (answer as u64) << 32 | u64::from(id_of(maker) as u32);
-        MAKERS[answer as usize % PLACES].store(word, Ordering::SeqCst);
+        let word = maker.map_or(0, |maker| (answer as u64) << 32 | id_of(maker) as u64);
+        let place = &MAKERS[answer as usize % PLACES];
+        // A process without threads writes nothing here: each fork copies a page that is written.
+        if place.load(Ordering::Relaxed) != word {
+            place.store(word, Ordering::SeqCst);
+        }
     }
-    MAKING.store(0, Ordering::SeqCst);
+    if MAKING.load(Ordering::Relaxed) != 0 {
+        MAKING.store(0, Ordering::SeqCst);
+    }
 }
 
 /// Returns the thread that has made the child, if it is known and has not ended.

@@ -27,6 +27,8 @@ pub fn open() {
 }
 
 /// The process is the child of a fork: what was made is its parent's.
+// Beside what else a fork runs (ADR 32).
+#[unsafe(link_section = ".text.forks")]
 pub fn forget() {
     for own in &PREPARED {
         let descriptor = own.load(Ordering::Relaxed);

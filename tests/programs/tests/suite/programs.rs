@@ -34,7 +34,7 @@ programs! {
         mutex_shared_bound mutex_shared_owner_ends mutex_types process_shared raw_futex rwlock_barrier
         semaphores spin_locks stdio_locks;
     memory: clone_small_stack malloc_threads page_faults stack_overflow vdso_small_stack;
-    processes: atfork clone_clears_handlers exec_from_thread fork_from_thread fork_in_handler fork_migrating
+    processes: atfork clone_clears_handlers exec_from_thread fork_and_code fork_from_thread fork_in_handler fork_migrating
         fork_return spawn spawn_handlers stop_continue traced_child vfork_waits waits_for_own_children;
     scheduling: affinity_beside affinity_children affinity_outside affinity_threads affinity_wider crowded_blocks
         helpers_scheduling real_time spin_wait turns_hostile turns_without_spares turns_without_timers
