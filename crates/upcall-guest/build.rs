@@ -8,6 +8,10 @@ fn main() {
     for name in ["malloc", "calloc", "realloc", "free", "posix_memalign"] {
         println!("cargo::rustc-cdylib-link-arg=-Wl,--defsym={name}=upcall_own_{name}");
     }
+    // So is what moves bytes (`arch`).
+    for name in ["memcpy", "memmove", "memset", "memcmp", "bcmp", "strlen"] {
+        println!("cargo::rustc-cdylib-link-arg=-Wl,--defsym={name}=upcall_own_{name}");
+    }
     // libc's spin locks are its own in every program (`spin`, which has them exported).
     for name in ["lock", "trylock", "unlock"] {
         // Otherwise GNU ld drops the code, to which it finds no reference.

@@ -1,5 +1,6 @@
 //! x86-64: entry and exit of stubs, raw system calls, the area for stubs in our own text.
 
+mod bytes;
 mod enter;
 mod raw;
 mod search;
