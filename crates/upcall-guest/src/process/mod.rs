@@ -36,7 +36,7 @@ use crate::rewrite::sud;
 use crate::signal::{self, alone, children, dispatch, everywhere, pending, timers};
 use crate::thread::lifetime::{self, Request};
 use crate::thread::outside::{self, bound};
-use crate::thread::{agents, bound, scheduling};
+use crate::thread::{agents, bound, listed, scheduling};
 
 const CLONE_VM: u64 = libc::CLONE_VM as u64;
 const CLONE_VFORK: u64 = libc::CLONE_VFORK as u64;
@@ -291,6 +291,7 @@ fn forked(thread: Option<&'static Thread>, may_clear: bool) {
         signal::clear_actions();
     }
     entries::forget();
+    listed::forget();
     prepared::forget();
     // A child of one that shared the memory has its own.
     if !returns {

@@ -25,7 +25,8 @@ use crate::rewrite::object;
 use crate::rewrite::unwind::Tables;
 use crate::signal::{self, dispatch, pending};
 use crate::thread::{
-    affinity, agents, bound, kept_stacks, lending, names, outside, robust, scheduling, shell,
+    affinity, agents, bound, kept_stacks, lending, listed, names, outside, robust, scheduling,
+    shell,
 };
 
 /// The arguments of clone(2) and clone3(2), as far as threads need them.
@@ -482,8 +483,11 @@ pub fn exit_outside(frame: &mut Frame) {
 fn is_last_helper() -> bool {
     // SAFETY: asks only.
     let process = unsafe { upcall_linux::sys!(libc::SYS_getpid) } as u32;
-    process == GUEST.pid.load(Ordering::Relaxed)
-        && GUEST.helpers.fetch_sub(1, Ordering::SeqCst) == 1
+    if process != GUEST.pid.load(Ordering::Relaxed) {
+        return false;
+    }
+    listed::end();
+    GUEST.helpers.fetch_sub(1, Ordering::SeqCst) == 1
         // Without a runtime no thread has been counted, and the kernel knows which is the last.
         && GUEST.runtime().is_some()
         && (GUEST.living.load(Ordering::SeqCst) == 0 || only_shells_are_left())

@@ -7,6 +7,7 @@ pub mod deadlines;
 pub mod kept_stacks;
 pub mod lending;
 pub mod lifetime;
+pub mod listed;
 pub mod names;
 pub mod outside;
 pub mod robust;

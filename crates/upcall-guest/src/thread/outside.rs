@@ -10,6 +10,7 @@ use crate::ground::entry::{self, Frame, mode};
 use crate::ground::{caller, mask, record};
 use crate::signal::dispatch;
 use crate::thread::lifetime::Request;
+use crate::thread::listed::Place;
 use crate::thread::scheduling;
 
 /// Returns the activation on whose kernel thread, or on the copy of one in a child, the call is made: it is bound to the
@@ -29,6 +30,8 @@ struct Start {
     thread: Option<&'static Thread>,
     /// What a thread that a bound thread makes has in the register that the program may write.
     program_base: usize,
+    /// Of a helper.
+    listed: Option<Place>,
 }
 
 /// Starts an outside kernel thread, or a process that shares the memory. It continues at the site like the child of the
@@ -42,13 +45,14 @@ pub fn start(frame: &Frame, request: &Request, flags: u64) -> i64 {
         .then(record::current_thread)
         .flatten()
         .map(|thread| &thread.kernel.program_base);
+    let listed = request.is_thread().then(Place::take).flatten();
     let mut frame = frame.clone();
     frame.rax = 0;
     frame.rsp = request.stack as u64;
     frame.mode = mode::RELOAD;
     frame.wide = core::ptr::null_mut();
     // SAFETY: the program gives the stack to the child, which has nothing there before it runs.
-    unsafe {
+    let answer = unsafe {
         (place as *mut Start).write(Start {
             frame,
             bound,
@@ -58,6 +62,7 @@ pub fn start(frame: &Frame, request: &Request, flags: u64) -> i64 {
                 None
             },
             program_base: creator.map_or(0, |own| own.load(Ordering::Relaxed)),
+            listed,
         });
         clone::raw(
             flags as usize,
@@ -72,7 +77,11 @@ pub fn start(frame: &Frame, request: &Request, flags: u64) -> i64 {
             },
             place,
         ) as i64
+    };
+    if let Some(listed) = listed {
+        listed.made(answer);
     }
+    answer
 }
 
 extern "C" fn begin_helper(start: usize) -> ! {
@@ -80,7 +89,12 @@ extern "C" fn begin_helper(start: usize) -> ! {
     mask::set_kernel_mask(dispatch::blockable(mask::kernel_mask()));
     dispatch::begin();
     // SAFETY: `start` put it there.
-    unsafe { begin(start) }
+    unsafe {
+        if let Some(listed) = (*(start as *const Start)).listed {
+            listed.begin();
+        }
+        begin(start)
+    }
 }
 
 extern "C" fn begin_child(start: usize) -> ! {

@@ -22,7 +22,7 @@ macro_rules! programs {
 
 programs! {
     bound: bound_by_other bound_calls bound_cleared_word bound_clones bound_filtered bound_gs_base bound_identity bound_in_handler
-        bound_urgent bound_wakes_in_handler own_events ptrace_threads thread_kernel_state;
+        bound_lists_threads bound_urgent bound_wakes_in_handler own_events ptrace_threads thread_kernel_state;
     code: filter_after_jit filter_without_barriers first_thread_late jit_altstack jit_calls jit_later own_gs_base own_rseq own_user_dispatch refused_site
         registers seccomp_traps time_stamps_fault time_stamps_fault_here;
     identity: capabilities_by_id identity_by_helper identity_changes setuid_threads thread_privileges;

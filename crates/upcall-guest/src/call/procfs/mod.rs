@@ -7,8 +7,7 @@
 //! when another one ends meanwhile.
 //!
 //! *Not done:* a thread without an agent has no directory of its own there. Opening one gives ENOENT, as for a thread that
-//! has ended since the listing; only `comm` is there ([`names`](crate::thread::names)). Kernel threads of the program that
-//! the runtime does not carry (helpers, and threads that bound threads make) are not listed.
+//! has ended since the listing; only `comm` is there ([`names`](crate::thread::names)).
 
 use core::ffi::CStr;
 use core::sync::atomic::Ordering;
@@ -18,6 +17,7 @@ use crate::ground::attributes::GuestAttributes;
 use crate::ground::entry::{Frame, raw_syscall};
 use crate::ground::state::GUEST;
 use crate::ground::text::put_number;
+use crate::thread::listed;
 
 pub mod counts;
 
@@ -77,6 +77,7 @@ fn each_id(mut visit: impl FnMut(i32)) {
         }
         true
     });
+    listed::each(visit);
 }
 
 /// Returns how many threads there are.

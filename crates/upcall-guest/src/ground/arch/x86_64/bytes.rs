@@ -104,7 +104,6 @@ core::arch::global_asm!(
 #[cfg(test)]
 mod tests {
     use core::ffi::c_char;
-    use core::ptr;
 
     unsafe extern "C" {
         fn upcall_own_memcpy(to: *mut u8, from: *const u8, length: usize) -> *mut u8;
@@ -200,10 +199,8 @@ mod tests {
             let mut text = numbered();
             text[length] = 0;
             // SAFETY: there is a zero.
-            assert_eq!(
-                unsafe { upcall_own_strlen(ptr::from_ref(&text[0]).cast()) },
-                length
-            );
+            let found = unsafe { upcall_own_strlen(text.as_ptr().cast()) };
+            assert_eq!(found, length);
         }
     }
 }
