@@ -105,7 +105,9 @@ impl Drop for Open {
 /// Maps `length` bytes of executable memory (not yet writable) at exactly `address`, if nothing
 /// is there. The error is an error number.
 pub fn map_code_at(address: usize, length: usize) -> Result<(), i32> {
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
+    // What was writable counts as reserved from then on: without the flag a part that was would be a mapping of its own.
+    let flags =
+        libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
     let args = [
         address as u64,
         length as u64,
