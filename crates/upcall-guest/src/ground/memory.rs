@@ -13,13 +13,7 @@ pub const PAGE: usize = 4096;
 
 /// Returns the pages in which the range lies.
 pub fn whole_pages(range: &Range<usize>) -> Range<usize> {
-    let (start, length) = pages(range);
-    start..start + length
-}
-
-fn pages(range: &Range<usize>) -> (usize, usize) {
-    let start = range.start & !(PAGE - 1);
-    (start, range.end.next_multiple_of(PAGE) - start)
+    range.start & !(PAGE - 1)..range.end.next_multiple_of(PAGE)
 }
 
 fn result(value: isize) -> Result<usize, i32> {
@@ -31,8 +25,15 @@ fn result(value: isize) -> Result<usize, i32> {
 }
 
 fn protect(range: &Range<usize>, protection: i32) -> Result<(), i32> {
-    let (start, length) = pages(range);
-    let args = [start as u64, length as u64, protection as u64, 0, 0, 0];
+    let pages = whole_pages(range);
+    let args = [
+        pages.start as u64,
+        pages.len() as u64,
+        protection as u64,
+        0,
+        0,
+        0,
+    ];
     // SAFETY: the callers pass code that they own, and only ever add to the rights that it has,
     // or restore them.
     result(unsafe { raw_syscall(libc::SYS_mprotect, args) }).map(drop)
@@ -59,9 +60,9 @@ pub fn while_writable<T>(
 static OPEN: [[AtomicUsize; 2]; 2] = [const { [const { AtomicUsize::new(0) }; 2] }; 2];
 
 fn is_open(range: &Range<usize>) -> bool {
-    let (start, length) = pages(range);
+    let pages = whole_pages(range);
     OPEN.iter().any(|[from, to]| {
-        from.load(Ordering::Relaxed) <= start && start + length <= to.load(Ordering::Relaxed)
+        from.load(Ordering::Relaxed) <= pages.start && pages.end <= to.load(Ordering::Relaxed)
     })
 }
 
@@ -82,9 +83,9 @@ impl Open {
             .find(|[_, to]| to.load(Ordering::Relaxed) == 0)?;
         let rights = libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC;
         protect(&range, rights).ok()?;
-        let (start, length) = pages(&range);
-        place[0].store(start, Ordering::Relaxed);
-        place[1].store(start + length, Ordering::Relaxed);
+        let pages = whole_pages(&range);
+        place[0].store(pages.start, Ordering::Relaxed);
+        place[1].store(pages.end, Ordering::Relaxed);
         Some(Self {
             range,
             protection,

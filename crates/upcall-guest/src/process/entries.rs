@@ -9,9 +9,10 @@
 use core::ops::Range;
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use upcall_linux::descriptors;
+use upcall_linux::sys;
 
 use crate::ground::entry::raw_syscall;
+use crate::ground::file::File;
 use crate::ground::memory::PAGE;
 use crate::ground::state::GUEST;
 use crate::rewrite::patch;
@@ -27,14 +28,14 @@ static FORKS: AtomicU32 = AtomicU32::new(0);
 /// Called before a fork.
 pub fn before_fork() {
     let number = FORKS.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
-    if number % OF == AT && GUEST.runtime().is_none() && !is_filtered() {
+    if number % OF == AT && GUEST.runtime().is_none() && !sys::is_filtered() {
         give_all_back();
     }
 }
 
 #[cold]
 fn give_all_back() {
-    let Some(map) = PageMap::open() else {
+    let Some(map) = page_map() else {
         return;
     };
     for text in patch::texts() {
@@ -47,39 +48,27 @@ pub fn forget() {
     FORKS.store(0, Ordering::Relaxed);
 }
 
-/// Returns true if a filter may end the process for a call that it does not expect.
-fn is_filtered() -> bool {
-    // SAFETY: asks only.
-    let mode = unsafe {
-        raw_syscall(
-            libc::SYS_prctl,
-            [libc::PR_GET_SECCOMP as u64, 0, 0, 0, 0, 0],
-        )
-    };
-    mode != 0
-}
-
 /// Gives back the entries of the pages of this code that are the file's own.
-fn give_back(map: &PageMap, text: &Range<usize>) {
+fn give_back(map: &File, text: &Range<usize>) {
     let mut run = text.start..text.start;
     let mut has_any = false;
-    let mut pages = [0; 64];
+    let mut bytes = [0; 64 * WORD];
     let mut at = text.start;
     while at < text.end {
-        let count = ((text.end - at) / PAGE).min(pages.len());
-        let read = map.read(at, &mut pages[..count]);
-        for page in &pages[..read] {
-            if is_written(*page) {
+        let count = ((text.end - at) / PAGE * WORD).min(bytes.len());
+        let read = map.read_at(at / PAGE * WORD, &mut bytes[..count]);
+        for page in words(&bytes[..read]) {
+            if is_written(page) {
                 run.end = at;
                 drop_run(&run, has_any);
                 run.start = at + PAGE;
                 has_any = false;
             } else {
-                has_any |= is_there(*page);
+                has_any |= is_there(page);
             }
             at += PAGE;
         }
-        if read == 0 {
+        if read < WORD {
             break;
         }
     }
@@ -97,7 +86,19 @@ fn drop_run(run: &Range<usize>, has_any: bool) {
     }
 }
 
-/// What a page's word in proc_pid_pagemap(5) says of it.
+/// Opens proc_pid_pagemap(5), which has a word for each page.
+fn page_map() -> Option<File> {
+    File::open(libc::AT_FDCWD, b"/proc/self/pagemap\0")
+}
+
+const WORD: usize = size_of::<u64>();
+
+fn words(bytes: &[u8]) -> impl Iterator<Item = u64> {
+    let (words, _) = bytes.as_chunks();
+    words.iter().copied().map(u64::from_ne_bytes)
+}
+
+/// What a page's word says of it.
 const PRESENT: u64 = 1 << 63;
 const SWAPPED: u64 = 1 << 62;
 const OF_FILE: u64 = 1 << 61;
@@ -112,46 +113,10 @@ fn is_written(page: u64) -> bool {
     is_there(page) && page & (PRESENT | SWAPPED | OF_FILE) != PRESENT | OF_FILE
 }
 
-/// `/proc/self/pagemap`, open.
-struct PageMap(i64);
-
-impl PageMap {
-    fn open() -> Option<Self> {
-        let _opening = descriptors::opening();
-        let path = c"/proc/self/pagemap".as_ptr() as u64;
-        let flags = (libc::O_RDONLY | libc::O_CLOEXEC) as u64;
-        let directory = libc::AT_FDCWD as u64;
-        // SAFETY: reads the path.
-        let file = unsafe { raw_syscall(libc::SYS_openat, [directory, path, flags, 0, 0, 0]) };
-        (file >= 0).then_some(Self(file as i64))
-    }
-
-    /// Reads the words of the pages from `address` on. Returns how many.
-    fn read(&self, address: usize, pages: &mut [u64]) -> usize {
-        let room = [pages.as_mut_ptr() as u64, size_of_val(pages) as u64];
-        let offset = (address / PAGE * size_of::<u64>()) as u64;
-        // SAFETY: writes no more than there is room for.
-        let length = unsafe {
-            raw_syscall(
-                libc::SYS_pread64,
-                [self.0 as u64, room[0], room[1], offset, 0, 0],
-            )
-        };
-        usize::try_from(length).map_or(0, |length| length / size_of::<u64>())
-    }
-}
-
-impl Drop for PageMap {
-    fn drop(&mut self) {
-        // SAFETY: our own file.
-        unsafe { raw_syscall(libc::SYS_close, [self.0 as u64, 0, 0, 0, 0, 0]) };
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs::File;
+    use std::fs;
     use std::io::Write;
     use std::os::fd::AsRawFd;
 
@@ -161,10 +126,10 @@ mod tests {
     /// A file's pages, of which the process has written some, and others nobody has touched.
     fn mapped() -> Range<usize> {
         let path = std::env::temp_dir().join(format!("entries-{}", std::process::id()));
-        let mut file = File::create_new(&path).expect("a file");
+        let mut file = fs::File::create_new(&path).expect("a file");
         file.write_all(&[7; PAGES * PAGE]).expect("its contents");
-        let file = File::open(&path).expect("the file");
-        std::fs::remove_file(&path).expect("its name");
+        let file = fs::File::open(&path).expect("the file");
+        fs::remove_file(&path).expect("its name");
         let rights = libc::PROT_READ | libc::PROT_WRITE;
         let descriptor = file.as_raw_fd();
         // SAFETY: a new mapping somewhere.
@@ -188,11 +153,12 @@ mod tests {
         start..start + PAGES * PAGE
     }
 
-    fn words(range: &Range<usize>) -> Vec<u64> {
-        let map = PageMap::open().expect("our own map of pages");
-        let mut words = vec![0; PAGES];
-        assert_eq!(map.read(range.start, &mut words), PAGES);
-        words
+    fn there(range: &Range<usize>) -> Vec<bool> {
+        let map = page_map().expect("our own map of pages");
+        let mut bytes = vec![0; PAGES * WORD];
+        let read = map.read_at(range.start / PAGE * WORD, &mut bytes);
+        assert_eq!(read, bytes.len());
+        words(&bytes).map(is_there).collect()
     }
 
     #[test]
@@ -204,9 +170,9 @@ mod tests {
         };
         let wanted = |page| if WRITTEN.contains(&page) { 9 } else { 7 };
         assert!((0..PAGES).all(|page| byte(page) == wanted(page)));
-        assert!(words(&range).into_iter().all(is_there));
-        give_back(&PageMap::open().expect("our own map of pages"), &range);
-        let there: Vec<_> = words(&range).into_iter().map(is_there).collect();
+        assert_eq!(there(&range), [true; PAGES]);
+        give_back(&page_map().expect("our own map of pages"), &range);
+        let there = there(&range);
         assert!((0..PAGES).all(|page| there[page] == WRITTEN.contains(&page)));
         assert!((0..PAGES).all(|page| byte(page) == wanted(page)));
     }

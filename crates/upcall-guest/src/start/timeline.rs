@@ -20,9 +20,7 @@ pub fn begin_if_asked(inside: &Inside) {
 }
 
 fn begin(inside: &Inside, directory: &CStr) -> Result<(), Errno> {
-    // A filter may end the process for a call that it does not make otherwise.
-    // SAFETY: asks only.
-    if unsafe { sys!(libc::SYS_prctl, libc::PR_GET_SECCOMP) } != 0 {
+    if sys::is_filtered() {
         return Err(Errno(libc::EPERM));
     }
     if !is_own(directory) {

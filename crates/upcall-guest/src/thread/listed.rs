@@ -51,8 +51,9 @@ fn replace(id: &AtomicI32, before: i32, after: i32) -> bool {
 /// The calling kernel thread is about to end.
 pub fn end() {
     let own = kernel_tid();
-    for id in &IDS {
-        replace(id, own, 0);
+    // Nobody else writes there while it has not ended.
+    if let Some(id) = IDS.iter().find(|id| id.load(Ordering::SeqCst) == own) {
+        id.store(0, Ordering::SeqCst);
     }
 }
 

@@ -22,11 +22,10 @@ static PLACE: AtomicUsize = AtomicUsize::new(0);
 const MODE: usize = 0o600;
 const CREATE: usize = libc::IPC_CREAT as usize;
 
-/// Puts a segment in the place of this page, which is zero so far. A filter may end the process for a call that it does
-/// not make otherwise: then there is none. To ask that is no such call, since the runtime uses prctl(2) anyhow.
+/// Puts a segment in the place of this page, which is zero so far. Under a filter there is none, and shmget(2) is a
+/// call that the process does not make otherwise.
 pub(crate) fn share(place: usize) {
-    // SAFETY: asks only.
-    if unsafe { sys!(libc::SYS_prctl, libc::PR_GET_SECCOMP) } != 0 {
+    if sys::is_filtered() {
         return;
     }
     // SAFETY: a new segment, in the place of the caller's page.

@@ -50,6 +50,13 @@ pub fn clock(id: i32) -> u64 {
     vdso::clock_ns(id)
 }
 
+/// Returns true if there is a filter (seccomp(2)): it may end the process for a call that this does not make otherwise. To ask
+/// that is no such call, since the runtime uses prctl(2) anyhow.
+pub fn is_filtered() -> bool {
+    // SAFETY: asks only.
+    (unsafe { sys!(libc::SYS_prctl, libc::PR_GET_SECCOMP) }) != 0
+}
+
 /// From here on every clock is read by a system call: for a process with a kernel thread in which reading the time stamp
 /// counter is a fault (`PR_SET_TSC`), as the vDSO does.
 pub fn read_clocks_by_call() {
