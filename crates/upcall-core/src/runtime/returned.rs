@@ -166,13 +166,10 @@ impl<K: Kernel> Inside<K> {
             let word = vp.word();
             let owner = word.owner();
             match word.state() {
-                // It rested as idle owner, and somebody has rung.
-                State::Rung if word.is_owned_by(self.activation()) => {
-                    vp.set(self.activation(), State::Runtime);
-                    return true;
-                }
-                State::Granted | State::Rung | State::Runtime => return false,
-                State::Idle => {
+                State::Granted | State::Runtime => return false,
+                State::Rung if !word.is_owned_by(self.activation()) => return false,
+                // Its own, where it rested as idle owner, rung or not.
+                State::Rung | State::Idle => {
                     vp.only_computes.store(false, Ordering::Relaxed);
                     if vp.replace(word, self.activation(), State::Runtime) {
                         runtime.vps.clear_idle(vp);

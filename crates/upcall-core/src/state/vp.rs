@@ -300,8 +300,8 @@ impl<K: Machine> Vp<K> {
         self.idle_since.store(now, Ordering::Relaxed);
     }
 
-    /// Returns true if it is idle, or was when it became the caller's.
-    pub(crate) fn rests(&self) -> bool {
+    /// Returns true if it counts as idle: it is, or was when it became the caller's.
+    pub fn rests(&self) -> bool {
         self.idle_since.load(Ordering::Relaxed) != 0
     }
 

@@ -8,7 +8,7 @@ use crate::machine::sim::{Sim, Vp};
 use crate::machine::{Doing, Machine, Thread, rounds};
 
 /// Asked at each step of a thread, about the vessel that makes it.
-pub const AT_EACH_STEP: [(&str, StepInvariant); 6] = [
+pub const AT_EACH_STEP: [(&str, StepInvariant); 7] = [
     (
         "no_thread_waits_while_a_less_urgent_one_runs",
         no_thread_waits_while_a_less_urgent_one_runs,
@@ -29,6 +29,10 @@ pub const AT_EACH_STEP: [(&str, StepInvariant); 6] = [
     (
         "who_comes_back_is_on_its_processor",
         who_comes_back_is_on_its_processor,
+    ),
+    (
+        "a_processor_with_a_thread_is_not_idle",
+        a_processor_with_a_thread_is_not_idle,
     ),
 ];
 
@@ -276,6 +280,23 @@ pub fn who_comes_back_is_on_its_processor(machine: &Machine) -> Result<(), Strin
             _ => Ok(()),
         }
     })
+}
+
+/// The kernel is told when a program has more processors than work (section 3.2): a virtual processor that runs a thread does not
+/// count as idle. Asked at each step of a thread.
+///
+/// # Errors
+///
+/// What is wrong.
+pub fn a_processor_with_a_thread_is_not_idle(machine: &Machine) -> Result<(), String> {
+    let activation = machine.me(|vessel| vessel.activation.get());
+    let owner = activation.filter(|one| one.vp().word().is_owned_by(one));
+    match owner {
+        Some(owner) if owner.vp().rests() => {
+            Err(format!("vp {} counts as idle", owner.vp().index()))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Whether a thread could run: it is ready, or stopped in an activation that was displaced.

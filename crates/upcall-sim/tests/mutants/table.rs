@@ -71,8 +71,8 @@ pub const MUTANTS: &[Mutant] = &[
     Mutant {
         caught_by: "a_lock_holder_is_continued_first",
         file: "runtime/returned.rs",
-        text: "State::Granted | State::Rung | State::Runtime => return false,",
-        instead: "State::Granted | State::Rung => return false,
+        text: "State::Granted | State::Runtime => return false,",
+        instead: "State::Granted => return false,
                 State::Runtime => {
                     if vp.replace(word, self.activation(), State::Runtime) {
                         return true;
@@ -423,6 +423,18 @@ pub const MUTANTS: &[Mutant] = &[
         }
         if granted {",
         scenario: "processors::virtual_processors_move",
+    },
+    // Who was rung while it sat in the poller, and has a thread from there, still counts as idle.
+    Mutant {
+        caught_by: "a_processor_with_a_thread_is_not_idle",
+        file: "runtime/returned.rs",
+        text: "runtime.vps.clear_idle(vp);
+                        runtime.ends_rest(vp);",
+        instead: "runtime.vps.clear_idle(vp);
+                        if word.state() == State::Idle {
+                            runtime.ends_rest(vp);
+                        }",
+        scenario: "turns_end",
     },
     // Who fails to replace an owner takes away the mark of the one that has replaced it.
     Mutant {
