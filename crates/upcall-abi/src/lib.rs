@@ -6,7 +6,7 @@
 //! 4. [`Message`], [`Answer`] and [`Row`] are the messages of the daemon's socket. Each is one packet.
 //!
 //! Apart are what debuggers read ([`description`]), what anybody of the same user may read ([`live`]), and what a program that
-//! is traced writes ([`trace`]).
+//! is traced writes ([`trace`]); and the list by which a program loads the library ([`preload`]).
 //!
 //! The header is written by hand, and so is this file. Both assert the same sizes and offsets, and `tests/header.rs`
 //! compares each number with the one that a C compiler finds.
@@ -20,6 +20,7 @@
 
 pub mod description;
 pub mod live;
+pub mod preload;
 pub mod trace;
 
 use core::mem::offset_of;

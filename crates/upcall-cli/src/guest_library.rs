@@ -4,6 +4,7 @@ use std::ffi::{CStr, OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use upcall_abi::preload::{entries, owns_threads};
 use upcall_bench::guarded::{Trust, Way};
 
 use crate::image;
@@ -118,9 +119,8 @@ fn beside(command: &Path) -> Result<PathBuf, Refusal> {
 /// LD_PRELOAD with the library first, once.
 pub fn preload(library: &Path, existing: Option<&OsStr>) -> OsString {
     let mut list = library.as_os_str().to_owned();
-    let rest = existing.unwrap_or_default().as_bytes();
-    for entry in rest.split(|byte| matches!(byte, b' ' | b':')) {
-        if !entry.is_empty() && entry != library.as_os_str().as_bytes() {
+    for entry in entries(existing.unwrap_or_default().as_bytes()) {
+        if entry != library.as_os_str().as_bytes() {
             list.push(":");
             list.push(OsStr::from_bytes(entry));
         }
@@ -130,22 +130,9 @@ pub fn preload(library: &Path, existing: Option<&OsStr>) -> OsString {
 
 /// A library in LD_PRELOAD beside which the guest cannot work: valgrind's or a sanitizer's.
 pub fn conflicting(existing: Option<&OsStr>) -> Option<String> {
-    const CONFLICTING: [&str; 6] = [
-        "vgpreload_",
-        "libtsan.so",
-        "libasan.so",
-        "libhwasan.so",
-        "libmsan.so",
-        "liblsan.so",
-    ];
-    let existing = existing?.to_string_lossy();
-    existing
-        .split([' ', ':'])
-        .find(|entry| {
-            let name = entry.rsplit('/').next().unwrap_or(entry);
-            CONFLICTING.iter().any(|start| name.starts_with(start))
-        })
-        .map(str::to_owned)
+    let mut entries = entries(existing?.as_bytes());
+    let found = entries.find(|entry| owns_threads(entry))?;
+    Some(String::from_utf8_lossy(found).into_owned())
 }
 
 #[cfg(test)]

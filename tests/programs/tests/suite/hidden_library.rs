@@ -1,4 +1,5 @@
-//! Child processes that cannot see the guest library, because a mount or another root hides it.
+//! The guest library in what a program executes: where a mount or another root hides it, and where the list of libraries is
+//! replaced.
 
 use crate::{case, real};
 use program_tests::program::Program;
@@ -61,4 +62,37 @@ fn no_children_keeps_the_entries_of_the_user() {
     let native = case.run_native(&shell);
     let launched = case.run_launched(&shell, &["--no-children"]);
     case.compare(1, &native, &launched, program_tests::case::verbatim);
+}
+
+/// A shell begins commands with lists of their own. Each says what it has, and whether it is served.
+#[test]
+fn a_replaced_list_gets_the_library_again() {
+    let case = case("a_replaced_list_gets_the_library_again");
+    if !case.runs_upcall() {
+        return;
+    }
+    let say = "sh -c 'echo \"[$LD_PRELOAD]\" $(grep -c upcall_guest /proc/self/maps)'";
+    let script = format!(
+        "LD_PRELOAD={OTHER} {say}; export LD_PRELOAD={OTHER}; {say}; LD_PRELOAD= {say}; unset LD_PRELOAD; {say}"
+    );
+    let shell = Program::new("/bin/sh").args(["-c", &script]);
+    let launched = case.run_launched(&shell, &[]);
+    assert!(launched.status.success(), "{}", launched.talk());
+    let text = String::from_utf8_lossy(&launched.stdout);
+    let lines: Vec<(&str, bool)> = text
+        .lines()
+        .filter_map(|line| line.split_once(' '))
+        .map(|(list, count)| (list, count != "0"))
+        .collect();
+    let [replaced, exported, emptied, removed] = lines[..] else {
+        panic!("{}", launched.talk());
+    };
+    for (list, is_served) in [replaced, exported] {
+        let ours_first = list.strip_prefix('[').and_then(|list| list.split_once(':'));
+        let is_so = ours_first.is_some_and(|(own, others)| {
+            own.ends_with("/libupcall_guest.so") && others.strip_suffix(']') == Some(OTHER)
+        });
+        assert!(is_so && is_served, "{}", launched.talk());
+    }
+    assert_eq!((emptied, removed), (("[]", false), ("[]", false)));
 }
