@@ -32,15 +32,38 @@ const VARIABLE: &[u8] = b"LD_PRELOAD=";
 const PAGE: usize = 4096;
 /// An environment with more variables, or a longer list, is passed on as it is.
 const MOST: usize = 1 << 16;
-/// Variables whose beginnings are read in one call.
-const TOGETHER: usize = 32;
 
 /// The path by which the loader has found the library; null in a program that links the crate.
 static PATH: AtomicPtr<c_char> = AtomicPtr::new(ptr::null_mut());
 
-/// Notes the path by which the loader has found the library.
-pub fn note(path: &'static CStr) {
+/// The list with which the process was started, where the library is first in it.
+static LIST: AtomicPtr<c_char> = AtomicPtr::new(ptr::null_mut());
+
+/// Notes the path by which the loader has found the library, and where the list is that led to it.
+///
+/// # Safety
+///
+/// `variables` is the environment with which the process was started: strings that stay, up to a null.
+pub unsafe fn note(path: &'static CStr, variables: *const *mut c_char) {
     PATH.store(path.as_ptr().cast_mut(), Ordering::Relaxed);
+    // SAFETY: the caller's promise.
+    let mut lists = (0..)
+        .map(|at| unsafe { *variables.add(at) })
+        .take_while(|variable| !variable.is_null());
+    // SAFETY: the same.
+    let is_first = |list: &*mut c_char| unsafe { is_first(CStr::from_ptr(*list), path) };
+    LIST.store(
+        lists.find(is_first).unwrap_or(ptr::null_mut()),
+        Ordering::Relaxed,
+    );
+}
+
+/// Returns true if a variable is the list, and the library is first in it.
+fn is_first(variable: &CStr, own: &CStr) -> bool {
+    let list = variable.to_bytes_with_nul().strip_prefix(VARIABLE);
+    let rest = list.and_then(|list| list.strip_prefix(own.to_bytes()));
+    rest.and_then(<[u8]>::first)
+        .is_some_and(|next| *next == 0 || is_separator(next))
 }
 
 fn path() -> Option<&'static CStr> {
@@ -117,43 +140,75 @@ fn is_hidden(path: &CStr) -> bool {
     }
 }
 
-/// Copies memory of the program, as far as it can be read, one piece after the other. Returns how much it was.
-fn copy_pieces(from: &[[usize; 2]], to: &mut [u8]) -> usize {
+/// Copies memory of the program, as far as it can be read. Returns how much it was.
+fn copy(from: usize, to: &mut [u8]) -> usize {
     let local = [to.as_mut_ptr() as usize, to.len()];
+    let remote = [from, to.len()];
     // SAFETY: writes to the buffer alone.
     let copied = unsafe {
         let own = raw_syscall(libc::SYS_getpid, [0; 6]) as u64;
-        let (local, remote, count) = (local.as_ptr(), from.as_ptr(), from.len() as u64);
-        let words = [own, local as u64, 1, remote as u64, count, 0];
-        raw_syscall(libc::SYS_process_vm_readv, words)
+        let (local, remote) = (local.as_ptr() as u64, remote.as_ptr() as u64);
+        raw_syscall(libc::SYS_process_vm_readv, [own, local, 1, remote, 1, 0])
     };
     usize::try_from(copied).unwrap_or(0)
 }
 
-fn copy(from: usize, to: &mut [u8]) -> usize {
-    copy_pieces(&[[from, to.len()]], to)
+/// Reads memory of the program by large pieces: to ask the kernel for each string would cost more than all of the rest.
+struct Reader {
+    from: usize,
+    length: usize,
+    bytes: [u8; 512],
 }
 
-/// Returns what a C string or an array of pointers has before the zero that ends it, in units of `SIZE` bytes. Returns
-/// `None` if it cannot be read, or is too long.
-fn length<const SIZE: usize>(from: usize) -> Option<usize> {
-    let mut buffer = [0u8; 256];
-    let mut before = 0;
-    while before < MOST {
-        let at = from.checked_add(before * SIZE)?;
-        // Not over the end of a page: the next one need not be there.
-        let ask = buffer.len().min(PAGE - at % PAGE).max(SIZE);
-        let units = copy(at, &mut buffer[..ask]) / SIZE;
-        if units == 0 {
-            return None;
+impl Reader {
+    const fn new() -> Self {
+        Reader {
+            from: 0,
+            length: 0,
+            bytes: [0; 512],
         }
-        let mut pieces = buffer[..units * SIZE].chunks_exact(SIZE);
-        if let Some(end) = pieces.position(|unit| unit.iter().all(|&byte| byte == 0)) {
-            return Some(before + end);
+    }
+
+    /// Returns so many bytes from this address on, or `None` if they cannot be read.
+    fn read(&mut self, at: usize, count: usize) -> Option<&[u8]> {
+        let end = at.checked_add(count)?;
+        if at < self.from || end > self.from + self.length {
+            // Not over the end of a page: the next one need not be there.
+            let ask = self.bytes.len().min(PAGE - at % PAGE).max(count);
+            (self.from, self.length) = (at, copy(at, &mut self.bytes[..ask]));
         }
-        before += units;
+        self.bytes[..self.length].get(at - self.from..end - self.from)
+    }
+}
+
+/// Shows the variables of an environment, up to one at which `is_last` says so. Returns how many there were before that, or
+/// `None` if the array cannot be read, or is too long.
+fn walk(environment: usize, mut is_last: impl FnMut(usize) -> bool) -> Option<usize> {
+    let mut array = Reader::new();
+    for index in 0..MOST {
+        let pointer = array.read(environment.checked_add(index * 8)?, 8)?;
+        let pointer = usize::from_le_bytes(pointer.try_into().ok()?);
+        if pointer == 0 || is_last(pointer) {
+            return Some(index);
+        }
     }
     None
+}
+
+/// Returns true if an environment has the list with which the process was started, and the library is still first in it. Most
+/// have, and then nothing but the array is read.
+fn has_old_list(environment: usize, own: &CStr) -> bool {
+    let list = LIST.load(Ordering::Relaxed);
+    // SAFETY: a string of the process's first environment, which the program may have overwritten.
+    if list.is_null() || !is_first(unsafe { CStr::from_ptr(list) }, own) {
+        return false;
+    }
+    let mut has = false;
+    walk(environment, |pointer| {
+        has = pointer == list as usize;
+        has
+    });
+    has
 }
 
 /// Where an environment has its list of libraries.
@@ -164,59 +219,40 @@ struct List {
     index: usize,
     /// Its text, with its name.
     text: usize,
-    /// Bytes of it.
+    /// Bytes of it, without its zero.
     length: usize,
+    /// The library is first in it.
+    is_first: bool,
 }
 
 impl List {
     /// Returns `None` if the environment has none, or cannot be read.
     #[inline(never)]
-    fn find(environment: usize) -> Option<Self> {
-        const HEAD: usize = VARIABLE.len();
-        let count = length::<8>(environment)?;
-        for begin in (0..count).step_by(TOGETHER) {
-            let mut pointers = [[0u8; 8]; TOGETHER];
-            let pointers = &mut pointers[..TOGETHER.min(count - begin)];
-            copy(environment + begin * 8, pointers.as_flattened_mut());
-            let mut pieces = [[0, HEAD]; TOGETHER];
-            for (piece, pointer) in pieces.iter_mut().zip(&*pointers) {
-                piece[0] = usize::from_le_bytes(*pointer);
+    fn find(environment: usize, own: &CStr) -> Option<Self> {
+        let mut strings = Reader::new();
+        let (mut found, mut index) = (None, 0);
+        let count = walk(environment, |text| {
+            if found.is_none() && strings.read(text, VARIABLE.len()) == Some(VARIABLE) {
+                found = Some((index, text));
             }
-            let mut heads = [[0u8; HEAD]; TOGETHER];
-            let heads = &mut heads[..pointers.len()];
-            let pieces = &pieces[..pointers.len()];
-            // The kernel stops at one that ends before the memory does, such as the last of all.
-            let mut at = copy_pieces(pieces, heads.as_flattened_mut()) / HEAD;
-            while at < pieces.len() {
-                copy(pieces[at][0], &mut heads[at]);
-                at += 1;
-                at += copy_pieces(&pieces[at..], heads[at..].as_flattened_mut()) / HEAD;
-            }
-            if let Some(at) = heads.iter().position(|head| head == VARIABLE) {
-                let text = pieces[at][0];
-                return Some(List {
-                    count,
-                    index: begin + at,
-                    text,
-                    length: length::<1>(text)?,
-                });
-            }
-        }
-        None
-    }
-
-    /// Returns true if its first entry is the library's.
-    fn begins_with(&self, own: &CStr) -> bool {
-        let mut begins = true;
-        let mut at = self.text + VARIABLE.len();
-        let mut piece = [0u8; 64];
-        for part in own.to_bytes().chunks(piece.len()) {
-            let piece = &mut piece[..part.len()];
-            begins &= copy(at, piece) == part.len() && piece == part;
-            at += part.len();
-        }
-        let mut end = [0u8; 1];
-        begins && copy(at, &mut end) == 1 && (end[0] == 0 || is_separator(&end[0]))
+            index += 1;
+            false
+        })?;
+        let (index, text) = found?;
+        let mut byte = |at: usize| strings.read(text + at, 1).map(|bytes| bytes[0]);
+        let end = (0..MOST).find(|&at| byte(at).is_none_or(|byte| byte == 0))?;
+        byte(end)?;
+        let mut path = own.to_bytes().iter().zip(VARIABLE.len()..);
+        let after = byte((VARIABLE.len() + own.to_bytes().len()).min(end));
+        let is_first = path.all(|(&wanted, at)| at < end && byte(at) == Some(wanted))
+            && after.is_some_and(|byte| byte == 0 || is_separator(&byte));
+        Some(List {
+            count,
+            index,
+            text,
+            length: end,
+            is_first,
+        })
     }
 
     /// Writes the environment, with another list, to memory that is zero. Returns false if it stays as it is, or cannot be read.
@@ -379,12 +415,16 @@ pub fn execute(frame: &Frame) -> i64 {
         false => (!sys::is_filtered()).then_some((Change::First, path)),
     };
     let copied = path().and_then(change).and_then(|(change, path)| {
-        let list = List::find(words[at] as usize)?;
-        if change == Change::First && list.begins_with(path) {
+        let environment = words[at] as usize;
+        if change == Change::First && has_old_list(environment, path) {
+            return None;
+        }
+        let list = List::find(environment, path)?;
+        if change == Change::First && list.is_first {
             return None;
         }
         let note = Borrowed::take()?;
-        let Some(copied) = Copied::with(&list, change, path, words[at] as usize) else {
+        let Some(copied) = Copied::with(&list, change, path, environment) else {
             note.leave();
             return None;
         };
@@ -422,7 +462,7 @@ mod tests {
             core::ptr::null(),
         ];
         let address = environment.as_ptr() as usize;
-        let found = List::find(address).expect("it has a list");
+        let found = List::find(address, c"/a/own.so").expect("it has a list");
         assert_eq!((found.count, found.index), (3, 1));
         let copied = Copied::with(&found, change, c"/a/own.so", address)?;
         // SAFETY: an environment, which is unmapped afterwards.
@@ -494,26 +534,46 @@ mod tests {
                 let mut environment = vec![short.cast_const(); count];
                 environment[index] = list;
                 environment.push(ptr::null());
-                let found = List::find(environment.as_ptr() as usize).expect("it is there");
+                let find = |environment: &[*const c_char], own: &CStr| {
+                    List::find(environment.as_ptr() as usize, own)
+                };
+                let found = find(&environment, c"/a/own.so").expect("it is there");
                 assert_eq!((found.count, found.index), (count, index));
-                assert_eq!(found.length, 22);
-                assert!(found.begins_with(c"/a/own.so") && !found.begins_with(c"/a/own.s"));
+                assert_eq!((found.length, found.is_first), (22, true));
+                for other in [c"/a/own.s", c"/a/own.so:", c"/a/own.so:x:y", c"x"] {
+                    assert!(!find(&environment, other).expect("it is there").is_first);
+                }
                 environment[index] = short;
-                assert!(List::find(environment.as_ptr() as usize).is_none());
+                assert!(find(&environment, c"/a/own.so").is_none());
             }
         }
-        assert!(List::find(8).is_none());
+        assert!(List::find(8, c"/a/own.so").is_none());
     }
 
     #[test]
-    fn strings_and_arrays_are_measured_up_to_their_end_or_a_hole() {
-        let text = [b'x'; 5000];
-        let mut long = text.to_vec();
-        long.push(0);
-        assert_eq!(length::<1>(long.as_ptr() as usize), Some(5000));
-        let mut words = vec![1usize; 700];
-        words.push(0);
-        assert_eq!(length::<8>(words.as_ptr() as usize), Some(700));
-        assert_eq!(length::<8>(8), None);
+    fn the_list_of_the_start_is_known_while_the_library_is_first_in_it() {
+        let path = c"/a/own.so";
+        for (list, known) in [
+            (c"LD_PRELOAD=/a/own.so:x", true),
+            (c"LD_PRELOAD=/a/own.so", true),
+            (c"LD_PRELOAD=x:/a/own.so", false),
+            (c"LD_PRELOAD=/a/own.so2", false),
+        ] {
+            let mut text = list.to_bytes_with_nul().to_vec();
+            let list = text.as_mut_ptr().cast::<c_char>();
+            let other = c"A=1".as_ptr().cast_mut();
+            let environment = [other, list, ptr::null_mut()];
+            // SAFETY: an environment that stays until it is forgotten below.
+            unsafe { note(path, environment.as_ptr()) };
+            let has =
+                |environment: &[*mut c_char]| has_old_list(environment.as_ptr() as usize, path);
+            assert_eq!(has(&environment), known);
+            assert!(!has(&[other, ptr::null_mut(), list]));
+            // The program gives itself a title there.
+            text[11] = b'!';
+            assert!(!has(&environment));
+            LIST.store(ptr::null_mut(), Ordering::Relaxed);
+            PATH.store(ptr::null_mut(), Ordering::Relaxed);
+        }
     }
 }

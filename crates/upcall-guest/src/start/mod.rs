@@ -53,7 +53,7 @@ static SERVES: AtomicBool = AtomicBool::new(false);
 /// Called by the loader, with what it calls every constructor with.
 extern "C" fn start(_count: c_int, _arguments: *mut *mut c_char, variables: *mut *mut c_char) {
     take_environment(variables);
-    if !is_preloaded() {
+    if !is_preloaded(variables) {
         return;
     }
     let threads = kernel_threads();
@@ -279,7 +279,7 @@ fn say_not_served(threads: usize) {
 
 /// Returns true if this code is in the library that `upcall run` preloads. Programs and libraries that link the crate,
 /// its tests and examples among them, decide themselves.
-fn is_preloaded() -> bool {
+fn is_preloaded(variables: *const *mut c_char) -> bool {
     // SAFETY: an all-zero Dl_info is valid; dladdr fills it in for an address of ours.
     let path = unsafe {
         let mut info: libc::Dl_info = core::mem::zeroed();
@@ -293,7 +293,8 @@ fn is_preloaded() -> bool {
     let preloaded = name.ends_with("/libupcall_guest.so")
         || env::var("UPCALL_GUEST_LIB").is_ok_and(|named| *name == *named);
     if preloaded {
-        preload::note(path);
+        // SAFETY: what the loader has given to the constructor.
+        unsafe { preload::note(path, variables) };
     }
     preloaded
 }
