@@ -136,6 +136,10 @@ pub struct BenchArgs {
     #[arg(long)]
     pub quick: bool,
 
+    /// All workloads, as where none is named
+    #[arg(long, conflicts_with_all = ["workloads", "brief"])]
+    pub all: bool,
+
     /// Leave out what takes minutes, or a million threads
     #[arg(long, conflicts_with_all = ["counts", "workloads"])]
     pub brief: bool,

@@ -88,7 +88,7 @@ fn run() -> i32 {
         Command::Report(args) => status_of(upcall_bench::report(&args)),
         Command::Completions { shell } => say(&manual::completions(shell)),
         Command::Man { page } => match manual::page(page.as_deref()) {
-            Ok(text) => say(&text),
+            Ok(text) => manual::show(&text),
             Err(refusal) => refusal.report(),
         },
     }

@@ -1,10 +1,14 @@
 //! Manual pages and shell completions, both from the one definition of the command line.
 
+use std::io::{IsTerminal, Write};
+use std::process::{Command, Stdio};
+
 use clap::CommandFactory;
 use upcall_linux::statistics::ROWS;
 
 use crate::args::Cli;
 use crate::refusal::Refusal;
+use crate::status::{EXIT_OURS, say};
 
 pub fn completions(shell: clap_complete::Shell) -> Vec<u8> {
     let mut script = Vec::new();
@@ -36,6 +40,26 @@ pub fn page(name: Option<&str>) -> Result<Vec<u8>, Refusal> {
         page.extend(statistics().into_bytes());
     }
     Ok(page)
+}
+
+/// Shows a page: on a terminal as man(1) does, which says itself what it cannot; otherwise as it is, in roff. Returns the exit
+/// status.
+pub fn show(page: &[u8]) -> i32 {
+    let reader = std::io::stdout().is_terminal().then(|| {
+        Command::new("man")
+            .args(["-l", "-"])
+            .stdin(Stdio::piped())
+            .spawn()
+    });
+    let Some(Ok(mut reader)) = reader else {
+        return say(page);
+    };
+    // Who leaves the page before its end does not read it all.
+    if let Some(mut pipe) = reader.stdin.take() {
+        let _ = pipe.write_all(page);
+    }
+    let status = reader.wait().ok().and_then(|status| status.code());
+    status.unwrap_or(EXIT_OURS)
 }
 
 /// The section on `--stats`, in roff.

@@ -104,6 +104,10 @@ impl<T: Linked<Which>, Which> List<T, Which> {
         self.front.first
     }
 
+    pub(crate) fn last(&self) -> Option<&'static T> {
+        self.last
+    }
+
     /// Returns true if there is no object.
     pub fn is_empty(&self) -> bool {
         self.first().is_none()

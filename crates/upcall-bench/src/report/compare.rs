@@ -5,6 +5,10 @@ use crate::stats::{Summary, quantity};
 /// By how much two figures must differ to be told apart: a part of them, or percentage points.
 const PART: f64 = 0.05;
 const POINTS: f64 = 1.0;
+/// So much worse in the median is a loss, whatever the best sample says.
+const MUCH_WORSE: f64 = 1.5;
+/// So much later in the slowest hundredth, too.
+const MUCH_LATER: f64 = 2.0;
 
 /// Which way is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,7 +76,8 @@ impl Comparison {
 }
 
 /// Compares; nothing where no way is better or a figure is no number to divide by. One of the two wins if it is better both
-/// in the median and in the best sample: where the two disagree, the difference is not clear.
+/// in the median and in the best sample: where the two disagree, the difference is not clear. But ours is told as a loss where
+/// its median alone is much worse, or its slowest hundredth is much later, and wins nowhere where that is later.
 pub fn compare(ours: &Summary, theirs: &Summary, unit: &str) -> Option<Comparison> {
     let better = Better::of(unit);
     if better == Better::Neither {
@@ -104,14 +109,41 @@ pub fn compare(ours: &Summary, theirs: &Summary, unit: &str) -> Option<Compariso
         Better::Higher => ours / theirs,
         _ => theirs / ours,
     });
-    // A factor, and its inverse, are as far from one.
-    let verdict = verdict(times.map(|times| times.ln() / (1.0 + PART).ln()));
     let size = times[0].max(1.0 / times[0]);
+    // A factor, and its inverse, are as far from one.
+    let mut verdict = verdict(times.map(|times| times.ln() / (1.0 + PART).ln()));
+    if times[0] * MUCH_WORSE <= 1.0 {
+        verdict = Verdict::Loses;
+    }
+    let tails = ours.p99.zip(theirs.p99).filter(|_| better == Better::Lower);
+    let later = tails.map_or(1.0, |(ours, theirs)| ours / theirs);
+    if verdict != Verdict::Loses && later >= MUCH_LATER {
+        return Some(Comparison {
+            verdict: Verdict::Loses,
+            by: format!(
+                "in p99 {}, in the median {}",
+                factor(later),
+                ratio(1.0 / times[0])
+            ),
+            size: later,
+        });
+    }
+    if verdict == Verdict::Wins && later > 1.0 + PART {
+        verdict = Verdict::Same;
+    }
     Some(Comparison {
         verdict,
         by: factor(size),
         size,
     })
+}
+
+/// By how much a figure is less or more, in words.
+fn ratio(times: f64) -> String {
+    match times {
+        times if times > 1.0 => format!("{} more", factor(times)),
+        times => format!("{} less", factor(1.0 / times)),
+    }
 }
 
 fn verdict(gains: [f64; 2]) -> Verdict {
@@ -185,6 +217,31 @@ mod tests {
             verdict(&[10.0, 50.0, 50.0], &[20.0, 30.0, 30.0], "ns"),
             Verdict::Same
         );
+    }
+
+    #[test]
+    fn a_median_that_is_much_worse_and_a_late_tail_are_losses() {
+        let ours = [10.0, 60.0, 60.0];
+        assert_eq!(verdict(&ours, &[20.0, 30.0, 30.0], "ns"), Verdict::Loses);
+        let with_tail = |p99| Summary {
+            p99: Some(p99),
+            ..of(&[50.0])
+        };
+        let compared = |ours, theirs: &Summary| compare(&with_tail(ours), theirs, "ns").unwrap();
+        let slower = Summary {
+            p99: Some(100.0),
+            ..of(&[100.0])
+        };
+        assert_eq!(compared(90.0, &slower).verdict, Verdict::Wins);
+        assert_eq!(compared(110.0, &slower).verdict, Verdict::Same);
+        let late = compared(300.0, &slower);
+        assert_eq!(
+            late.words(),
+            "loses, in p99 3.00 ×, in the median 2.00 × less"
+        );
+        // More of a rate is better, and what is rare there is good.
+        let rates = compare(&with_tail(300.0), &slower, "requests/s").unwrap();
+        assert_eq!(rates.words(), "loses, 2.00 ×");
     }
 
     #[test]

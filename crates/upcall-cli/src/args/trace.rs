@@ -23,7 +23,7 @@ pub struct TraceArgs {
     #[arg(short, long, value_name = "FILE", default_value = "upcall.pftrace")]
     pub output: PathBuf,
 
-    /// Trace for so many seconds, then write the file; PROGRAM goes on
+    /// Trace for so many seconds, then write the file; PROGRAM goes on, and is waited for
     #[arg(short, long, value_name = "SECS", value_parser = seconds)]
     pub duration: Option<Duration>,
 

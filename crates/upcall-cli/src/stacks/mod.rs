@@ -317,14 +317,11 @@ fn not_allowed(pid: i32, error: &io::Error) -> Refusal {
             more: MORE,
         };
     }
-    let owner = owner_of(pid);
-    // SAFETY: asks only.
-    let own = unsafe { libc::geteuid() };
     let scope = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
     let tracer = status_of(pid, "TracerPid:", 0).filter(|&tracer| tracer != 0);
-    let (checked, remedy) = if let Some(owner) = owner.filter(|&owner| owner != own && own != 0) {
+    let (checked, remedy) = if let Some(whose) = anothers(pid) {
         (
-            format!("{error}: it is user {owner}'s, and this is user {own}"),
+            format!("{error}: {whose}"),
             "run this as that user, or as the superuser".to_owned(),
         )
     } else if let Some(tracer) = tracer {
@@ -352,8 +349,12 @@ fn not_allowed(pid: i32, error: &io::Error) -> Refusal {
     }
 }
 
-fn owner_of(pid: i32) -> Option<u32> {
-    status_of(pid, "Uid:", 0)
+/// Whose a process is, where that is why this user may not look at it.
+pub fn anothers(pid: i32) -> Option<String> {
+    // SAFETY: asks only.
+    let own = unsafe { libc::geteuid() };
+    let owner = status_of(pid, "Uid:", 0).filter(|&owner| owner != own && own != 0)?;
+    Some(format!("it is user {owner}'s, and this is user {own}"))
 }
 
 /// The user as whom a process runs.

@@ -107,14 +107,19 @@ impl Looker {
                         .into())
                 }
             };
+            let threads = stacks::threads_of(pid)
+                .map_err(|refusal| format!("{}; try: {}", refusal.checked, refusal.remedy));
+            if threads.is_err() && Process::read(&format!("/proc/{pid}/stat")).is_none() {
+                // It has ended just now.
+                continue;
+            }
             programs.push(Program {
                 pid,
                 began: process.began,
                 name: comm(pid),
                 user: self.user(pid),
                 counters,
-                threads: stacks::threads_of(pid)
-                    .map_err(|refusal| format!("{}; try: {}", refusal.checked, refusal.remedy)),
+                threads,
                 turn: turns.get(&pid).copied(),
                 kernel_threads: kernel_threads(pid),
             });

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use crate::args::TopArgs;
 use crate::refusal::Refusal;
+use crate::stacks::anothers;
 use crate::status::{EXIT_OURS, say, say_json};
 
 pub use look::{comm, of_kernel as kernel_threads};
@@ -110,11 +111,16 @@ fn means() -> Means {
     }
 }
 
+/// Why a process cannot be looked at, if that is known before.
 fn missing(pid: i32) -> Option<Refusal> {
     let is_there = std::fs::exists(format!("/proc/{pid}")).unwrap_or(true);
-    (!is_there).then(|| Refusal {
+    let checked = match is_there {
+        true => anothers(pid)?,
+        false => "there is no such process".into(),
+    };
+    Some(Refusal {
         what: format!("process {pid} cannot be looked at"),
-        checked: "there is no such process".into(),
+        checked,
         remedy: "upcall top --once lists all that can".into(),
         more: MORE,
     })

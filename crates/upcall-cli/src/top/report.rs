@@ -252,9 +252,10 @@ impl Shown {
             user: program.user.clone(),
             turn: program.turn,
             vps: counters.map(|counters| counters.vps),
-            threads: counters
-                .map(|counters| counters.threads)
-                .or(threads.map(|threads| threads.len() as u64)),
+            // The counter has threads, too, that have ended and whose memory is kept.
+            threads: threads
+                .map(|threads| threads.len() as u64)
+                .or(counters.map(|counters| counters.threads)),
             blocked: counters.map(|counters| counters.blocked.saturating_sub(counters.returned)),
             states: threads.map(|threads| States::of(threads)),
             processors,

@@ -55,7 +55,9 @@ fn record(args: &TraceArgs) -> Result<i32, Refusal> {
         session.start(&args.command, args.duration)?;
     }
     let written = write(&mut session, target, draft);
-    // The program may go on for long.
+    if session.is_waited_for() {
+        eprintln!("upcall: the program goes on, and is waited for");
+    }
     match (session.wait(), written) {
         (0, Err(())) => Ok(EXIT_OURS),
         (status, _) => Ok(status),
@@ -69,6 +71,9 @@ fn write(session: &mut Session, target: &Path, mut draft: Draft) -> Result<(), (
     let without: u32 = session.processes.iter().map(|one| one.without_ring()).sum();
     let activations: usize = session.processes.iter().map(|one| one.nr_rings()).sum();
     let about = session.about(trouble.as_ref());
+    if about.is_empty() && session.is_of_no_start() {
+        return Ok(());
+    }
     if about.is_empty() {
         eprintln!(
             "upcall: {} is not written: nothing was traced; a program is from its second thread on, one that is asked when a \

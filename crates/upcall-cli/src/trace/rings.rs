@@ -114,6 +114,11 @@ impl Process {
         self.rings.len()
     }
 
+    /// How many activations the program says there were.
+    pub fn nr_rings_made(&self) -> usize {
+        self.head().nr_rings.load(Ordering::Relaxed).min(MOST) as usize
+    }
+
     /// Reads what is new. `last`: nobody writes any more. Returns how many events were new in the ring that had most.
     ///
     /// # Errors
@@ -133,15 +138,15 @@ impl Process {
 
     fn map_rings(&mut self) {
         // Acquire: pairs with the Release of the activation that made the ring.
-        let count = self.head().nr_rings.load(Ordering::Acquire).min(MOST);
-        if self.rings.len() >= count as usize {
+        let count = self.head().nr_rings.load(Ordering::Acquire).min(MOST) as usize;
+        if self.rings.len() >= count {
             return;
         }
         // It is never made shorter by the program; a file that somebody else has cut short ends here.
         let Ok(data) = self.file.metadata() else {
             return;
         };
-        while self.rings.len() < count as usize {
+        while self.rings.len() < count {
             let at = (PAGE + self.rings.len() * RING) as u64;
             if data.size() < at + RING as u64 {
                 return;

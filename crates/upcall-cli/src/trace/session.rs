@@ -21,6 +21,7 @@ use super::{MORE, places};
 use crate::live::{Answer, Asked};
 use crate::refusal::Refusal;
 use crate::stacks::user_of;
+use crate::status::EXIT_OURS;
 
 /// How often it is looked whether a program answers, or has ended.
 const EVERY: Duration = Duration::from_millis(5);
@@ -268,17 +269,44 @@ impl Session {
         Ok(())
     }
 
-    /// Reads what programs have left in a directory.
+    /// Reads what programs have left in a directory. Files that cannot be read, or are cut off, are named.
     pub fn read(&mut self, directory: &Path) -> Result<(), Refusal> {
-        self.look(directory);
+        let nothing = |checked: String| Refusal {
+            what: format!("{} has no events", directory.display()),
+            checked,
+            remedy: "name the directory that was in UPCALL_TRACE".into(),
+            more: MORE,
+        };
+        fs::read_dir(directory).map_err(|error| nothing(error.to_string()))?;
+        for path in files(directory) {
+            match Process::open(&path, self.processes.len() as u32) {
+                Ok(process) => self.processes.push(process),
+                Err(error) => {
+                    let why = match error.kind() {
+                        io::ErrorKind::InvalidData => {
+                            "it is no file of events of this version".into()
+                        }
+                        _ => error.to_string(),
+                    };
+                    eprintln!("upcall: {} is passed over: {why}", path.display());
+                }
+            }
+        }
         self.drain(true);
-        if self.processes.is_empty() {
-            return Err(Refusal {
-                what: format!("{} has no file of events", directory.display()),
-                checked: "the files that a program makes there which has UPCALL_TRACE".into(),
-                remedy: "name the directory that was in UPCALL_TRACE".into(),
-                more: MORE,
-            });
+        for process in &self.processes {
+            let (there, made) = (process.nr_rings(), process.nr_rings_made());
+            if there < made {
+                eprintln!(
+                    "upcall: the file of process {} is cut off: the events of {there} of {made} activations are there",
+                    process.pid
+                );
+            }
+        }
+        let is_empty = self.spool.as_ref().is_none_or(|spool| spool.len() == 0);
+        if is_empty && self.trouble.is_none() {
+            return Err(nothing(
+                "the files that programs make there which have UPCALL_TRACE".into(),
+            ));
         }
         Ok(())
     }
@@ -326,6 +354,16 @@ impl Session {
     /// Returns true if a program was started, and did not run before.
     pub fn is_of_a_start(&self) -> bool {
         self.is_of_a_start
+    }
+
+    /// Returns true if the program that was started goes on, for all that is known.
+    pub fn is_waited_for(&self) -> bool {
+        self.child.is_some()
+    }
+
+    /// Returns true if `upcall run` could not start the program, and has said why.
+    pub fn is_of_no_start(&self) -> bool {
+        self.is_of_a_start && self.child.is_none() && (EXIT_OURS..=127).contains(&self.status)
     }
 
     /// What is known of the processes.

@@ -10,8 +10,9 @@
 //! computes. It waits no longer than its share of the processor asks for. The list has a time of its own, as a fair
 //! queue has (Demers, Keshav, Shenker, *Analysis and Simulation of a Fair Queueing Algorithm*, 1989): with each slice
 //! or turn that ends it goes on by what has passed, divided by the number of threads that want the processor. A thread
-//! is due when this time has gone on by what the thread had of the processor, and from then on waits among those that
-//! were woken. A thread that yields goes behind all.
+//! is due when this time has gone on by what the thread had of the processor, and then waits among those that were woken: not
+//! directly behind another such one, at first, so that one that is woken waits for few of them, however many are due. (The time
+//! goes on where other programs have the processor, too, so many may be.) A thread that yields goes behind all.
 //! Approach rejected: a lock-free deque; a lock is simple, and a thread can be put back at the front.
 //!
 //! The owner of the virtual processor goes without the lock, while nobody else has used it for some time ([`Access::Free`]). Who
@@ -51,6 +52,10 @@ struct Queue<K: Machine> {
     time: u64,
     /// When that was found out.
     aged_ns: u64,
+    /// The thread that was the last to come from `spent`, because it was due.
+    was_due: Option<&'static Thread<K>>,
+    /// One that is due was not let in behind that one, and is the next time.
+    keeps_out: bool,
     ranked: Ranked<K>,
 }
 
@@ -156,16 +161,26 @@ impl<K: Machine> Queue<K> {
         }
     }
 
-    /// A slice or turn ends, for which `ready` threads have waited. Those that are due are as all others from here on.
+    /// A slice or turn ends, for which `ready` threads have waited. One that is due is as all others from here on.
     fn age(&mut self, now: u64, ready: usize) {
         let passed = now.wrapping_sub(self.aged_ns).min(MOST_NS);
         self.aged_ns = now;
         // And the one that has run.
         self.time += passed / (ready as u64 + 1);
         let is_due = |thread: &Thread<K>| thread.due.load(Ordering::Relaxed) <= self.time;
-        while let Some(thread) = self.spent.first().filter(|&first| is_due(first)) {
+        let Some(due) = self.spent.first().filter(|&first| is_due(first)) else {
+            return;
+        };
+        let is_behind = match (self.common.last(), self.was_due) {
+            (Some(last), Some(was_due)) => core::ptr::eq(last, was_due),
+            _ => false,
+        };
+        // Once only: that one may have been woken since, again and again.
+        self.keeps_out = is_behind && !self.keeps_out;
+        if !self.keeps_out {
             self.spent.pop_front();
-            self.common.push_back(thread);
+            self.common.push_back(due);
+            self.was_due = Some(due);
         }
     }
 
@@ -300,6 +315,8 @@ impl<K: Machine> ReadyList<K> {
                 spent: ThreadList::new(),
                 time: 0,
                 aged_ns: 0,
+                was_due: None,
+                keeps_out: false,
                 ranked: Ranked::new(),
             }),
         }
@@ -579,7 +596,7 @@ impl<K: Machine> ReadyList<K> {
         self.with(kernel, By::Others, |len| len.checked_sub(1), Queue::steal)?
     }
 
-    /// A turn ends: threads that were put in by [`ReadyList::push_spent`] and are due are as all others.
+    /// A turn ends: a thread that was put in by [`ReadyList::push_spent`] and is due is as all others.
     pub(crate) fn age(&self, kernel: &K, by: By, now: u64) {
         let ready = Cell::new(0);
         let announce = |len| {
@@ -871,6 +888,7 @@ mod tests {
         let ready = ReadyList::new();
         let (mut woken, mut spent) = (VecDeque::new(), VecDeque::<(&Thread<Bare>, u64)>::new());
         let (mut time, mut now, mut aged) = (0, 0, 0);
+        let (mut was_due, mut keeps_out) = (None::<&Thread<Bare>>, false);
         let mut outside: VecDeque<_> = threads.into();
         for _ in 0..rounds(5000) {
             now += pick(2) * MOST_NS;
@@ -902,11 +920,18 @@ mod tests {
                         time += (now - aged).min(MOST_NS) / (wait as u64 + 1);
                         aged = now;
                     }
-                    while let Some(&(thread, due)) = spent.front()
+                    if let Some(&(thread, due)) = spent.front()
+                        && wait != 0
                         && due <= time
                     {
-                        spent.pop_front();
-                        woken.push_back(thread);
+                        let last = woken.back().map(|last| core::ptr::from_ref(*last));
+                        let is_behind = last.is_some() && last == was_due.map(core::ptr::from_ref);
+                        keeps_out = is_behind && !keeps_out;
+                        if !keeps_out {
+                            spent.pop_front();
+                            woken.push_back(thread);
+                            was_due = Some(thread);
+                        }
                     }
                 }
                 which => {
@@ -930,6 +955,36 @@ mod tests {
             assert_eq!(ready.woken_wait(&kernel, By::Others), woken.len() > 1);
             let only_spent = ready.only_spent_wait(&kernel, By::Others);
             assert_eq!(only_spent, woken.is_empty());
+        }
+    }
+
+    /// Many threads compute, on a processor of which another program has half. One that is woken now and then, and computes
+    /// little, waits for a few of them only, from when all have run some times.
+    #[test]
+    fn a_thread_that_is_woken_waits_for_few_that_compute() {
+        const OTHERS: usize = 31;
+        let kernel = Bare::new();
+        let threads: [&Thread<Bare>; OTHERS + 1] = kernel.threads();
+        let ready = ReadyList::new();
+        let waits = threads[0];
+        for thread in &threads[1..] {
+            ready.push_back(&kernel, By::Others, thread);
+        }
+        let (mut now, mut woken_at) = (0, None);
+        for slice in 0..rounds(3000) as usize {
+            let mut running = ready.pop(&kernel, By::Others).unwrap();
+            if core::ptr::eq(running, waits) {
+                let waited = slice - woken_at.take().unwrap();
+                assert!(waited <= 2, "it waited for {waited} slices");
+                running = ready.pop(&kernel, By::Others).unwrap();
+            }
+            if slice % 7 == 0 && slice > 3 * OTHERS && woken_at.is_none() {
+                ready.push_back(&kernel, By::Others, waits);
+                woken_at = Some(slice);
+            }
+            now += MOST_NS;
+            ready.age_by_slice(&kernel, By::Others, now);
+            ready.push_spent(&kernel, By::Others, running, MOST_NS / 2);
         }
     }
 
