@@ -387,6 +387,11 @@ pub const WORKLOADS: &[Workload] = &[
             reactivity("1_at_100", &["threads=1", "load=100"]),
             reactivity("100_at_100", &["threads=100", "load=100"]),
             reactivity("1000_at_100", &["threads=1000", "load=100"]),
+            with_libc("100_at_50_epoll", &["threads=100", "load=50", "wait=epoll"]),
+            with_libc(
+                "100_at_100_epoll",
+                &["threads=100", "load=100", "wait=epoll"],
+            ),
         ],
     ),
     cost(

@@ -23,6 +23,7 @@ fn count() -> Option<BTreeMap<(String, String), f64>> {
         counts: true,
         list: false,
         quick: false,
+        all: false,
         brief: false,
         timeout: Duration::from_secs(120),
         slice: Duration::from_millis(5),

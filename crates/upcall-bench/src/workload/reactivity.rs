@@ -9,7 +9,8 @@
 //! | between | get ready all at once every 100 ms, and each has its share of the work to do |
 //! | 100 | are always ready |
 //!
-//! They only compute, and reach no scheduling point while they do.
+//! They only compute, and reach no scheduling point while they do. With `wait=epoll` the thread that waits does so in epoll_wait(2), as the
+//! loop of a server does, and reads then.
 //!
 //! # Protocol with the process `events`
 //!
@@ -25,7 +26,7 @@
 //! seconds. The first events do not count, `warm_up=` of them or a tenth of that time. An event that is not the next one is a failure. The figure `load` is what the program used of one processor, in percent.
 
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -189,10 +190,63 @@ fn compute(load: Load, stop: &AtomicBool) {
     }
 }
 
-fn wait_all(mut stream: impl Read + Write, mut taker: Taker) -> Result<Figures, Failure> {
+/// An epoll instance that watches one descriptor.
+struct Watch {
+    epoll: OwnedFd,
+    // Watched as long as this is open.
+    _stream: OwnedFd,
+}
+
+impl Watch {
+    fn of(stream: OwnedFd) -> io::Result<Self> {
+        let mut wanted = libc::epoll_event {
+            events: libc::EPOLLIN as u32,
+            u64: 0,
+        };
+        // SAFETY: a new descriptor, which is owned from here on; the event is read.
+        let (epoll, added) = unsafe {
+            let epoll = libc::epoll_create1(libc::EPOLL_CLOEXEC);
+            if epoll < 0 {
+                return Err(io::Error::last_os_error());
+            }
+            let (add, watched) = (libc::EPOLL_CTL_ADD, stream.as_raw_fd());
+            let added = libc::epoll_ctl(epoll, add, watched, &raw mut wanted);
+            (OwnedFd::from_raw_fd(epoll), added)
+        };
+        match added {
+            0 => Ok(Watch {
+                epoll,
+                _stream: stream,
+            }),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    fn wait(&self) -> io::Result<()> {
+        let mut event = libc::epoll_event { events: 0, u64: 0 };
+        loop {
+            // SAFETY: writes one event.
+            let count = unsafe { libc::epoll_wait(self.epoll.as_raw_fd(), &raw mut event, 1, -1) };
+            match io::Error::last_os_error() {
+                _ if count >= 0 => return Ok(()),
+                error if error.kind() == io::ErrorKind::Interrupted => {}
+                error => return Err(error),
+            }
+        }
+    }
+}
+
+fn wait_all(
+    mut stream: impl Read + Write,
+    watch: Option<Watch>,
+    mut taker: Taker,
+) -> Result<Figures, Failure> {
     while taker.more() {
         let mut event = [0; EVENT];
         stream.write_all(&[1]).map_err(failed)?;
+        if let Some(watch) = &watch {
+            watch.wait().map_err(failed)?;
+        }
         stream.read_exact(&mut event).map_err(failed)?;
         taker.take(event, now_ns())?;
     }
@@ -203,6 +257,11 @@ fn wait_all(mut stream: impl Read + Write, mut taker: Taker) -> Result<Figures, 
 pub fn run<T: Threads>(params: &Params) -> Result<Figures, Failure> {
     let load = Load::of(params)?;
     let taker = Taker::new(params)?;
+    let watch = match params.text("wait") {
+        None => None,
+        Some("epoll") => Some(Watch::of(connection()?).map_err(failed)?),
+        Some(other) => return Err(Failure::Usage(format!("wait={other}: epoll, or nothing"))),
+    };
     let stream = T::stream(connection()?).map_err(failed)?;
     let stop = Arc::new(AtomicBool::new(false));
     let started = Arc::new(T::Semaphore::new());
@@ -222,7 +281,7 @@ pub fn run<T: Threads>(params: &Params) -> Result<Figures, Failure> {
     if load.load > 0 {
         open();
     }
-    let figures = T::join(T::spawn(move || wait_all(stream, taker)));
+    let figures = T::join(T::spawn(move || wait_all(stream, watch, taker)));
     stop.store(true, Ordering::Relaxed);
     if load.load == 0 {
         open();

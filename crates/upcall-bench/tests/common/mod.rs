@@ -37,6 +37,7 @@ pub fn quick(scratch: &Scratch, workloads: &[&str], runtime: &[RuntimeName]) -> 
         counts: false,
         list: false,
         quick: true,
+        all: false,
         brief: false,
         timeout: Duration::from_secs(60),
         slice: Duration::from_millis(5),

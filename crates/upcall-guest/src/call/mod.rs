@@ -21,3 +21,4 @@ pub mod serve;
 pub mod table;
 pub mod time;
 pub mod uring;
+pub mod wait;

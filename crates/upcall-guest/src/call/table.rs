@@ -26,7 +26,7 @@ use crate::call::credentials::{self, LSM_SET_SELF_ATTR};
 use crate::call::of_bound::{self, to_thread};
 use crate::call::{
     attributes, capabilities, futex_calls, helpers, ids, io, kill, poll, procfs, segments, serve,
-    time, uring,
+    time, uring, wait,
 };
 use crate::ground::attributes::GuestAttributes;
 use crate::ground::entry::{Frame, mode};
@@ -240,11 +240,8 @@ static ROWS: &[Row] = &[
             quick(frame)
         }),
     row(&[libc::SYS_wait4, libc::SYS_waitid])
-        .bound(|_, frame| Some(of_bound::program_call(process::wait_for_one(frame)?, frame)))
-        .thread(|runtime, _, frame| {
-            let words = process::wait_for_one(frame)?;
-            Some(runtime.blocking(|| of_bound::program_call(words, frame)))
-        }),
+        .bound(|_, frame| wait::of_bound(frame))
+        .thread(|runtime, thread, frame| Some(wait::of_thread(runtime, thread, frame))),
     row(&[libc::SYS_ptrace])
         .alone_ready(|frame| {
             if frame.rdi == PTRACE_TRACEME {
@@ -817,15 +814,18 @@ static ROWS: &[Row] = &[
         libc::SYS_statx,
     ])
     .bound(|_, frame| {
-        let answer = of_bound::raw(frame);
+        let answer = of_bound::raw(names::asked(frame).as_ref().unwrap_or(frame));
         procfs::count_links(frame, answer);
         Some(answer)
     })
     .thread(|runtime, _, frame| {
-        let answer = blocking(runtime, frame);
+        let answer = blocking(runtime, names::asked(frame).as_ref().unwrap_or(frame));
         procfs::count_links(frame, answer);
         Some(answer)
     }),
+    row(&[libc::SYS_access, libc::SYS_faccessat, libc::SYS_faccessat2])
+        .bound(|_, frame| Some(of_bound::raw(&names::asked(frame)?)))
+        .thread(|runtime, _, frame| Some(blocking(runtime, &names::asked(frame)?))),
     // Code that is mapped while the program runs.
     row(&[libc::SYS_mmap, libc::SYS_mprotect])
         .alone(map)

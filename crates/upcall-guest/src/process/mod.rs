@@ -335,17 +335,3 @@ pub fn exec(frame: &Frame) -> i64 {
     }
     answer
 }
-
-/// Returns the call without `__WNOTHREAD`, for a wait4(2) or waitid(2) for one named child of the calling thread alone: to
-/// the kernel the child belongs to the activation that has made it. Returns `None` for other calls.
-pub fn wait_for_one(frame: &Frame) -> Option<[u64; 7]> {
-    let mut words = frame.words();
-    let (names_one, options) = match frame.rax as i64 {
-        libc::SYS_wait4 => (frame.rdi as i32 > 0, 3),
-        _ => (matches!(frame.rdi as u32, libc::P_PID | libc::P_PIDFD), 4),
-    };
-    let of_one = libc::__WNOTHREAD as u32 as u64;
-    let is_meant = names_one && words[options] & of_one != 0;
-    words[options] &= !of_one;
-    is_meant.then_some(words)
-}

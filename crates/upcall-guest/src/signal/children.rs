@@ -5,6 +5,8 @@
 //!
 //! A child takes the place of another one's whose id is the same modulo their number: what becomes of that one is told to the first
 //! thread, as where the thread has ended.
+//!
+//! It remembers, too, of which children's ends a handler was told: who waits for one of these need not wait for the signal.
 
 use core::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
@@ -12,6 +14,7 @@ use upcall_linux::Thread;
 
 use crate::ground::attributes::GuestAttributes;
 use crate::ground::state::GUEST;
+use crate::signal::lists::Information;
 
 const PLACES: usize = 256;
 
@@ -20,6 +23,9 @@ static MAKERS: [AtomicU64; PLACES] = [const { AtomicU64::new(0) }; PLACES];
 
 /// Who makes one now, which may end before it is known.
 static MAKING: AtomicI32 = AtomicI32::new(0);
+
+/// Children of whose end a handler was told, each in the place of its id.
+static TOLD: [AtomicI32; PLACES] = [const { AtomicI32::new(0) }; PLACES];
 
 fn id_of(maker: &Thread) -> i32 {
     maker.guest().tid.load(Ordering::Relaxed)
@@ -56,4 +62,21 @@ pub fn maker_of(child: i32) -> Option<&'static Thread> {
         MAKING.load(Ordering::SeqCst)
     };
     GUEST.identities.find(maker)
+}
+
+/// Called when a handler of SIGCHLD is about to run.
+pub fn tells(information: &Information) {
+    let (code, child) = (information[1] as u32 as i32, information[2] as u32 as i32);
+    let has_ended = matches!(code, libc::CLD_EXITED | libc::CLD_KILLED | libc::CLD_DUMPED);
+    // A process without threads writes nothing, as above.
+    if has_ended && GUEST.runtime().is_some() {
+        TOLD[child as usize % PLACES].store(child, Ordering::Relaxed);
+    }
+}
+
+/// Returns true if a handler was told of the child's end; once.
+pub fn was_told(child: i32) -> bool {
+    let place = &TOLD[child as usize % PLACES];
+    let (swap, keep) = (Ordering::Relaxed, Ordering::Relaxed);
+    child != 0 && place.compare_exchange(child, 0, swap, keep).is_ok()
 }

@@ -15,7 +15,7 @@ use super::actions::*;
 use super::frame::{frame_mask, set_frame_mask};
 use super::own::give_up_wait;
 use super::waits::*;
-use super::{altstack, carried, end_by, everywhere, masks, pending, queued, seen};
+use super::{altstack, carried, children, end_by, everywhere, masks, pending, queued, seen};
 
 /// Returns the mask of the current thread while its handler for `signal` runs.
 pub(super) fn handler_mask(
@@ -197,6 +197,10 @@ pub(super) unsafe fn call_handler(
                 slot.set(&default);
                 masks::handles(signal, is_caught(signal, SIG_DFL));
                 set_kernel_action(signal, &kernel_action(signal, &default));
+            }
+            if signal == libc::SIGCHLD {
+                // SAFETY: a siginfo_t is 128 bytes.
+                children::tells(unsafe { &*information.cast() });
             }
             // SAFETY: the program installed the function as a handler; all handlers accept the
             // three arguments in registers.

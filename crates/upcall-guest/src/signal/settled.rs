@@ -5,7 +5,8 @@
 //! not pending. A thread that asks the kernel what is pending first waits for that.
 //!
 //! A signal that a thread accepts may reach it through such an activation, too, which takes a while. Where a thread is about to take a
-//! handler away, that is too late: the signal would have its default action ([`meeting_handler`]).
+//! handler away, that is too late: the signal would have its default action. So it is where a thread has waited for a child
+//! ([`meeting_handler`]).
 
 use core::sync::atomic::Ordering;
 
@@ -37,8 +38,8 @@ pub fn settle_for_call(runtime: &'static Runtime, set: u64) {
     inside.leave();
 }
 
-/// Handles the signals in `set` that were sent to the process before and that the current thread accepts, and then takes their handlers
-/// away, by `act`. Called outside the runtime. One of the handlers may make this the child of a fork, without a runtime.
+/// Handles the signals in `set` that were sent to the process before and that the current thread accepts, and then does `act`, which may
+/// take their handlers away. Called outside the runtime. One of the handlers may make this the child of a fork, without a runtime.
 pub fn meeting_handler<R>(
     runtime: &'static Runtime,
     thread: &'static Thread,

@@ -1,7 +1,8 @@
 //! The names of threads: prctl(2), and `/proc/self/task/ID/comm`, by which libc names other threads.
 //!
-//! The kernel has no such file for a user-level thread. Opening it gives a file in memory that holds the name. If it was
-//! opened for writing it is read when it is closed. The first thread's name is also its kernel thread's, which other
+//! The kernel has no such file for a user-level thread. Opening it, by the process's id or the thread's own name in procfs, too, gives
+//! a file in memory that holds the name; who asks whether it is there is told so ([`asked`]). If it was opened for writing it is read
+//! when it is closed. The first thread's name is also its kernel thread's, which other
 //! processes see. With `upcall run --comm` every kernel thread has the name of the thread that it runs ([`follow`]).
 
 use core::sync::atomic::{AtomicI32, AtomicU64, Ordering};
@@ -177,8 +178,11 @@ pub fn open(runtime: &'static Runtime, frame: &Frame) -> Option<i64> {
         libc::SYS_open => (frame.rdi as usize, frame.rsi),
         _ => (frame.rsi as usize, frame.rdx),
     };
-    let id = named_by(path)?;
+    let (id, part) = named_by(path, own_id)?;
     let thread = GUEST.identities.find(id)?;
+    if part == Part::Folder {
+        return None;
+    }
     let mut name = [0; LENGTH];
     if !while_it_lives(runtime, (thread, id), || name = get(thread)) {
         return None;
@@ -218,32 +222,97 @@ pub fn open(runtime: &'static Runtime, frame: &Frame) -> Option<i64> {
     Some(file)
 }
 
-/// Returns the id in a path of the form `/proc/self/task/ID/comm`.
-fn named_by(path: usize) -> Option<i32> {
-    if access::load_u64(path).ok()? != u64::from_le_bytes(*b"/proc/se") {
+/// What a path of procfs is of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Part {
+    Folder,
+    Name,
+}
+
+/// A path of the program's, from some byte on.
+struct Rest(usize);
+
+impl Rest {
+    /// Passes over this text, if it is next.
+    fn take(&mut self, text: &[u8]) -> Option<()> {
+        for (index, &expected) in text.iter().enumerate() {
+            if byte_at(self.0 + index).ok()? != expected {
+                return None;
+            }
+        }
+        self.0 += text.len();
+        Some(())
+    }
+
+    fn number(&mut self) -> Option<i32> {
+        let (mut number, begin) = (0i32, self.0);
+        while let Some(digit) = byte_at(self.0).ok().filter(u8::is_ascii_digit) {
+            number = number
+                .checked_mul(10)?
+                .checked_add(i32::from(digit - b'0'))?;
+            self.0 += 1;
+        }
+        (self.0 != begin).then_some(number)
+    }
+}
+
+/// Returns the id of the thread of which a path is, if it has one of the forms `/proc/self/task/ID` and `/proc/PID/task/ID`, also with
+/// `/comm`, or is `/proc/thread-self/comm`. `own`: the id of the calling thread.
+fn named_by(path: usize, own: impl Fn() -> Option<i32>) -> Option<(i32, Part)> {
+    // Few paths begin so, and this is in the way of each call with one.
+    const BEGIN: &[u8; 6] = b"/proc/";
+    let first = access::load_u64(path).ok()?.to_le_bytes();
+    if first[..BEGIN.len()] != *BEGIN {
         return None;
     }
-    for (index, &expected) in PREFIX.iter().enumerate() {
-        if byte_at(path + index).ok()? != expected {
-            return None;
-        }
+    let mut rest = Rest(path + BEGIN.len());
+    if rest.take(b"thread-self/comm\0").is_some() {
+        return Some((own()?, Part::Name));
     }
-    let mut id = 0i32;
-    let mut at = path + PREFIX.len();
-    loop {
-        let byte = byte_at(at).ok()?;
-        if !byte.is_ascii_digit() {
-            break;
-        }
-        id = id.checked_mul(10)?.checked_add(i32::from(byte - b'0'))?;
-        at += 1;
+    if rest.take(b"self").is_none() {
+        let pid = GUEST.pid.load(Ordering::Relaxed) as i32;
+        rest.number().filter(|&number| number == pid)?;
     }
-    for (index, &expected) in SUFFIX.iter().enumerate() {
-        if byte_at(at + index).ok()? != expected {
-            return None;
-        }
+    rest.take(b"/task/")?;
+    let id = rest.number()?;
+    if rest.take(SUFFIX).is_some() {
+        return Some((id, Part::Name));
     }
+    let _ = rest.take(b"/");
+    rest.take(b"\0")?;
+    Some((id, Part::Folder))
+}
+
+/// Returns the calling thread's id, if it is one of the program's.
+fn own_id() -> Option<i32> {
+    let id = caller::own_thread()?.guest().tid.load(Ordering::Relaxed);
     Some(id)
+}
+
+/// A call that asks about a file by its path, access(2) or stat(2) and their kin: where that is a thread's folder or name, which the kernel
+/// does not have, the same call for another of this process, which looks the same. Else `None`.
+pub fn asked(frame: &Frame) -> Option<Frame> {
+    let has_folder = match frame.rax as i64 {
+        libc::SYS_fstat => return None,
+        libc::SYS_stat | libc::SYS_lstat | libc::SYS_access => false,
+        _ => true,
+    };
+    let path = if has_folder { frame.rsi } else { frame.rdi };
+    let (id, part) = named_by(path as usize, own_id)?;
+    let is_first = id == GUEST.pid.load(Ordering::Relaxed) as i32;
+    GUEST.identities.find(id).filter(|_| !is_first)?;
+    let other = match part {
+        Part::Folder => c"/proc/thread-self/.",
+        Part::Name => c"/proc/self/comm",
+    };
+    let mut frame = frame.clone();
+    let place = if has_folder {
+        &mut frame.rsi
+    } else {
+        &mut frame.rdi
+    };
+    *place = other.as_ptr() as u64;
+    Some(frame)
 }
 
 /// Called when these descriptors are about to be closed: names may have been written to them.
@@ -305,5 +374,43 @@ fn take(runtime: &'static Runtime, first: u32, last: u32) {
         {
             name_in_kernel(thread, id, &text);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::CString;
+
+    use super::*;
+
+    #[test]
+    fn paths_of_threads_are_known_by_their_forms() {
+        let pid = GUEST.pid.swap(77, Ordering::Relaxed);
+        let (name, folder) = (Some((4, Part::Name)), Some((4, Part::Folder)));
+        for (path, expected) in [
+            ("/proc/self/task/4/comm", name),
+            ("/proc/77/task/4/comm", name),
+            ("/proc/self/task/4", folder),
+            ("/proc/77/task/4/", folder),
+            ("/proc/thread-self/comm", Some((9, Part::Name))),
+            ("/proc/78/task/4/comm", None),
+            ("/proc/self/task/", None),
+            ("/proc/self/task/comm", None),
+            ("/proc/self/task/4/status", None),
+            ("/proc/self/task/4/common", None),
+            ("/proc/self/task/99999999999/comm", None),
+            ("/proc/self/comm", None),
+            ("/proc/cpuinfo", None),
+            ("/", None),
+        ] {
+            let text = CString::new(path).unwrap();
+            assert_eq!(
+                named_by(text.as_ptr() as usize, || Some(9)),
+                expected,
+                "{path}"
+            );
+        }
+        assert_eq!(named_by(8, || None), None);
+        GUEST.pid.store(pid, Ordering::Relaxed);
     }
 }

@@ -1,8 +1,10 @@
 /* Naming another thread, and reading its name, while it runs, while it is parked, and when it has
-   ended: then no other thread gets the name. */
+   ended: then no other thread gets the name. Its folder and name in procfs are there for who asks, by the process's id,
+   too. */
 #include "case.h"
 #include <fcntl.h>
 #include <semaphore.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 
 static sem_t release;
@@ -49,6 +51,53 @@ static void name_of_an_ended_thread(void)
     join(ended);
 }
 
+static void has(const char *name, const char *path, const char *text)
+{
+    struct stat status;
+    struct statx more;
+    char found[32] = "";
+    int asked[] = {
+        syscall(SYS_access, path, R_OK),
+        syscall(SYS_faccessat, AT_FDCWD, path, R_OK),
+        syscall(SYS_faccessat2, AT_FDCWD, path, F_OK, AT_EACCESS),
+        stat(path, &status),
+        lstat(path, &status),
+        syscall(SYS_newfstatat, AT_FDCWD, path, &status, 0),
+        statx(AT_FDCWD, path, 0, STATX_TYPE, &more),
+    };
+    for (size_t i = 0; i < sizeof asked / sizeof *asked; i++)
+        check(name, asked[i] == 0, "call %zu of %s: %d, errno %d", i, path, asked[i], errno);
+    mode_t kind = text == NULL ? S_IFDIR : S_IFREG;
+    check(name, (status.st_mode & S_IFMT) == kind, "mode %o of %s", status.st_mode, path);
+    if (text == NULL)
+        return;
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file >= 0 && read(file, found, sizeof found - 1) > 0)
+        found[strcspn(found, "\n")] = 0;
+    check(name, strcmp(found, text) == 0, "%s in %s", found, path);
+    close(file);
+}
+
+static void *is_there(void *unused)
+{
+    char path[64];
+    long id = syscall(SYS_gettid), process = getpid();
+    MUST(pthread_setname_np(pthread_self(), "seen"));
+    snprintf(path, sizeof path, "/proc/self/task/%ld", id);
+    has("folder_of_self", path, NULL);
+    snprintf(path, sizeof path, "/proc/%ld/task/%ld/", process, id);
+    has("folder_of_process", path, NULL);
+    snprintf(path, sizeof path, "/proc/self/task/%ld/comm", id);
+    has("name_of_self", path, "seen");
+    snprintf(path, sizeof path, "/proc/%ld/task/%ld/comm", process, id);
+    has("name_of_process", path, "seen");
+    has("name_of_thread", "/proc/thread-self/comm", "seen");
+    /* Larger than any thread's. */
+    int none = access("/proc/self/task/2147483647/comm", F_OK);
+    check("nobodys_name", none == -1 && errno == ENOENT, "%d, errno %d", none, errno);
+    return unused;
+}
+
 int main(void)
 {
     MUST(sem_init(&release, 0, 0));
@@ -63,5 +112,6 @@ int main(void)
           got, name);
     check("name_seen_by_itself", strcmp(own, "renamed") == 0, "%s", own);
     name_of_an_ended_thread();
+    join(start(is_there, NULL));
     return verdict();
 }

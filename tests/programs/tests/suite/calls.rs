@@ -16,6 +16,7 @@ use std::path::Path;
 const CALLS: &[(&str, &str)] = &[
     ("accept", "answers_descriptors restarts cancel_waits"),
     ("accept4", "answers_descriptors restarts"),
+    ("access", "thread_name_of_other"),
     ("add_key", "answers_process thread_kernel_state"),
     (
         "arch_prctl",
@@ -69,6 +70,8 @@ const CALLS: &[(&str, &str)] = &[
     ("execveat", "answers_process"),
     ("exit", "thread_exit main_pthread_exit"),
     ("exit_group", "exits mutex_shared_owner_ends"),
+    ("faccessat", "thread_name_of_other"),
+    ("faccessat2", "thread_name_of_other"),
     ("fallocate", "answers_descriptors waits_disturbed"),
     (
         "fcntl",

@@ -49,7 +49,7 @@ programs! {
         signal_order signal_storm signal_to_ending signal_to_first signal_to_last signal_to_oneself
         signal_to_other_process signal_to_parked signalfd_before_threads signalfd_of_one signals_kept
         signals_to_process signals_while_threads_start signals_without_room sigsys_blocked sigwait
-        stack_pointer_away tiles;
+        stack_pointer_away tiles wait_and_handler;
     threads: backtrace_thread c11_threads cancel_async cancel_cond_wait cancel_poll cancel_read cancel_sleep
         cancel_testcancel cancel_waits errno_tls_10000 helpers helpers_change ids_of_threads main_pthread_exit
         many_threads start_again thread_attributes thread_by_id thread_exit thread_limits thread_name_of_other
