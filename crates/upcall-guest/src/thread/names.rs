@@ -410,7 +410,6 @@ mod tests {
                 "{path}"
             );
         }
-        assert_eq!(named_by(8, || None), None);
         GUEST.pid.store(pid, Ordering::Relaxed);
     }
 }

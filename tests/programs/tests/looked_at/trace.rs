@@ -392,6 +392,19 @@ fn a_flight_recorder_is_read() {
     for names in [named, traced.names(None)].into_iter().flatten() {
         assert!(has(&names, "computer"), "{names}");
     }
+    // Cut off behind its head, and beside a file of something else: named, and the timeline of before stays.
+    let before = fs::read(traced.file()).expect("a timeline");
+    let cut = fs::OpenOptions::new().write(true).open(place.join(&noted));
+    cut.and_then(|file| file.set_len(8192)).expect("it is cut");
+    fs::write(place.join("other"), "no events").expect("a file");
+    let done = traced.upcall(&words).output().expect("it starts");
+    let text = talk(&done);
+    assert_eq!(done.status.code(), Some(125), "{text}");
+    for said in ["has no events", "is cut off", "other is passed over"] {
+        assert!(text.contains(said), "'{said}': {text}");
+    }
+    assert_eq!(fs::read(traced.file()).ok(), Some(before), "{text}");
+    assert_eq!(traced.files(), ["a.pftrace"]);
 }
 
 /// A server that gives up its rights before it has threads is no riddle to the superuser.
