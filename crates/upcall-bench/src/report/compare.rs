@@ -214,7 +214,7 @@ mod tests {
     #[test]
     fn where_best_and_median_disagree_nobody_wins() {
         assert_eq!(
-            verdict(&[10.0, 50.0, 50.0], &[20.0, 30.0, 30.0], "ns"),
+            verdict(&[10.0, 40.0, 40.0], &[20.0, 30.0, 30.0], "ns"),
             Verdict::Same
         );
     }

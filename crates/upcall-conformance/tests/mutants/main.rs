@@ -130,9 +130,9 @@ const MUTANTS: &[Mutant] = &[
     of_runtime(
         "preempt_in_runtime",
         RETURNED,
-        "State::Granted | State::Rung | State::Runtime => return false,",
+        "State::Granted | State::Runtime => return false,",
         "State::Runtime => return vp.replace(word, self.activation(), State::Runtime),\n                \
-         State::Granted | State::Rung => return false,",
+         State::Granted => return false,",
     ),
     // Lists that are not locked: seen only by a thread that is preempted between two instructions.
     of_runtime(
