@@ -54,5 +54,5 @@ pub use state::{
 };
 #[cfg(feature = "inject")]
 pub use sys::inject;
-pub use sys::procfs::{is_filtered, own_pending};
+pub use sys::procfs::{may_be_filtered, own_pending};
 pub use sys::{arch, clock, clone, descriptors, limits, live, memory};

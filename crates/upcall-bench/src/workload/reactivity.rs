@@ -190,15 +190,11 @@ fn compute(load: Load, stop: &AtomicBool) {
     }
 }
 
-/// An epoll instance that watches one descriptor.
-struct Watch {
-    epoll: OwnedFd,
-    // Watched as long as this is open.
-    _stream: OwnedFd,
-}
+/// An epoll instance that watches standard input.
+struct Watch(OwnedFd);
 
 impl Watch {
-    fn of(stream: OwnedFd) -> io::Result<Self> {
+    fn new() -> io::Result<Self> {
         let mut wanted = libc::epoll_event {
             events: libc::EPOLLIN as u32,
             u64: 0,
@@ -209,15 +205,12 @@ impl Watch {
             if epoll < 0 {
                 return Err(io::Error::last_os_error());
             }
-            let (add, watched) = (libc::EPOLL_CTL_ADD, stream.as_raw_fd());
+            let (add, watched) = (libc::EPOLL_CTL_ADD, libc::STDIN_FILENO);
             let added = libc::epoll_ctl(epoll, add, watched, &raw mut wanted);
             (OwnedFd::from_raw_fd(epoll), added)
         };
         match added {
-            0 => Ok(Watch {
-                epoll,
-                _stream: stream,
-            }),
+            0 => Ok(Watch(epoll)),
             _ => Err(io::Error::last_os_error()),
         }
     }
@@ -226,7 +219,7 @@ impl Watch {
         let mut event = libc::epoll_event { events: 0, u64: 0 };
         loop {
             // SAFETY: writes one event.
-            let count = unsafe { libc::epoll_wait(self.epoll.as_raw_fd(), &raw mut event, 1, -1) };
+            let count = unsafe { libc::epoll_wait(self.0.as_raw_fd(), &raw mut event, 1, -1) };
             match io::Error::last_os_error() {
                 _ if count >= 0 => return Ok(()),
                 error if error.kind() == io::ErrorKind::Interrupted => {}
@@ -259,7 +252,7 @@ pub fn run<T: Threads>(params: &Params) -> Result<Figures, Failure> {
     let taker = Taker::new(params)?;
     let watch = match params.text("wait") {
         None => None,
-        Some("epoll") => Some(Watch::of(connection()?).map_err(failed)?),
+        Some("epoll") => Some(Watch::new().map_err(failed)?),
         Some(other) => return Err(Failure::Usage(format!("wait={other}: epoll, or nothing"))),
     };
     let stream = T::stream(connection()?).map_err(failed)?;

@@ -116,7 +116,8 @@ impl Process {
 
     /// How many activations the program says there were.
     pub fn nr_rings_made(&self) -> usize {
-        self.head().nr_rings.load(Ordering::Relaxed).min(MOST) as usize
+        // Acquire: pairs with the Release of the activation that made the ring.
+        self.head().nr_rings.load(Ordering::Acquire).min(MOST) as usize
     }
 
     /// Reads what is new. `last`: nobody writes any more. Returns how many events were new in the ring that had most.
@@ -137,8 +138,7 @@ impl Process {
     }
 
     fn map_rings(&mut self) {
-        // Acquire: pairs with the Release of the activation that made the ring.
-        let count = self.head().nr_rings.load(Ordering::Acquire).min(MOST) as usize;
+        let count = self.nr_rings_made();
         if self.rings.len() >= count {
             return;
         }
@@ -240,11 +240,13 @@ pub fn text(words: &[u64]) -> String {
 }
 
 /// The files in a directory.
-pub fn files(directory: &Path) -> Vec<PathBuf> {
-    let Ok(entries) = fs::read_dir(directory) else {
-        return Vec::new();
-    };
+///
+/// # Errors
+///
+/// The directory cannot be read.
+pub fn files(directory: &Path) -> io::Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(directory)?;
     let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
     paths.sort();
-    paths
+    Ok(paths)
 }

@@ -277,8 +277,7 @@ impl Session {
             remedy: "name the directory that was in UPCALL_TRACE".into(),
             more: MORE,
         };
-        fs::read_dir(directory).map_err(|error| nothing(error.to_string()))?;
-        for path in files(directory) {
+        for path in files(directory).map_err(|error| nothing(error.to_string()))? {
             match Process::open(&path, self.processes.len() as u32) {
                 Ok(process) => self.processes.push(process),
                 Err(error) => {
@@ -312,7 +311,7 @@ impl Session {
     }
 
     fn look(&mut self, directory: &Path) {
-        for path in files(directory) {
+        for path in files(directory).unwrap_or_default() {
             if self.known.contains(&path) {
                 continue;
             }

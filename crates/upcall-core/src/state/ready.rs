@@ -171,10 +171,8 @@ impl<K: Machine> Queue<K> {
         let Some(due) = self.spent.first().filter(|&first| is_due(first)) else {
             return;
         };
-        let is_behind = match (self.common.last(), self.was_due) {
-            (Some(last), Some(was_due)) => core::ptr::eq(last, was_due),
-            _ => false,
-        };
+        let both = self.common.last().zip(self.was_due);
+        let is_behind = both.is_some_and(|(last, was_due)| core::ptr::eq(last, was_due));
         // Once only: that one may have been woken since, again and again.
         self.keeps_out = is_behind && !self.keeps_out;
         if !self.keeps_out {

@@ -51,19 +51,24 @@ pub unsafe fn note(path: &'static CStr, variables: *const *mut c_char) {
         .map(|at| unsafe { *variables.add(at) })
         .take_while(|variable| !variable.is_null());
     // SAFETY: the same.
-    let is_first = |list: &*mut c_char| unsafe { is_first(CStr::from_ptr(*list), path) };
+    let is_first = |list: &*mut c_char| unsafe { begins_with(CStr::from_ptr(*list), path) };
     LIST.store(
         lists.find(is_first).unwrap_or(ptr::null_mut()),
         Ordering::Relaxed,
     );
 }
 
-/// Returns true if a variable is the list, and the library is first in it.
-fn is_first(variable: &CStr, own: &CStr) -> bool {
-    let list = variable.to_bytes_with_nul().strip_prefix(VARIABLE);
-    let rest = list.and_then(|list| list.strip_prefix(own.to_bytes()));
-    rest.and_then(<[u8]>::first)
-        .is_some_and(|next| *next == 0 || is_separator(next))
+/// Returns true if a variable is the list, and the library is first in it. `byte` reads the variable with its zero.
+fn is_first(mut byte: impl FnMut(usize) -> Option<u8>, own: &CStr) -> bool {
+    let mut wanted = VARIABLE.iter().chain(own.to_bytes()).zip(0..);
+    wanted.all(|(&wanted, at)| byte(at) == Some(wanted))
+        && byte(VARIABLE.len() + own.to_bytes().len())
+            .is_some_and(|next| next == 0 || is_separator(&next))
+}
+
+/// The same of a variable that can be read directly.
+fn begins_with(variable: &CStr, own: &CStr) -> bool {
+    is_first(|at| variable.to_bytes_with_nul().get(at).copied(), own)
 }
 
 fn path() -> Option<&'static CStr> {
@@ -200,7 +205,7 @@ fn walk(environment: usize, mut is_last: impl FnMut(usize) -> bool) -> Option<us
 fn has_old_list(environment: usize, own: &CStr) -> bool {
     let list = LIST.load(Ordering::Relaxed);
     // SAFETY: a string of the process's first environment, which the program may have overwritten.
-    if list.is_null() || !is_first(unsafe { CStr::from_ptr(list) }, own) {
+    if list.is_null() || !begins_with(unsafe { CStr::from_ptr(list) }, own) {
         return false;
     }
     let mut has = false;
@@ -242,16 +247,12 @@ impl List {
         let mut byte = |at: usize| strings.read(text + at, 1).map(|bytes| bytes[0]);
         let end = (0..MOST).find(|&at| byte(at).is_none_or(|byte| byte == 0))?;
         byte(end)?;
-        let mut path = own.to_bytes().iter().zip(VARIABLE.len()..);
-        let after = byte((VARIABLE.len() + own.to_bytes().len()).min(end));
-        let is_first = path.all(|(&wanted, at)| at < end && byte(at) == Some(wanted))
-            && after.is_some_and(|byte| byte == 0 || is_separator(&byte));
         Some(List {
             count,
             index,
             text,
             length: end,
-            is_first,
+            is_first: is_first(byte, own),
         })
     }
 

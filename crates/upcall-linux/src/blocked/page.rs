@@ -20,7 +20,7 @@ use upcall_abi::{
 use upcall_core::numbered::{AtomicEnum, numbered_enum};
 
 use crate::sys::descriptors;
-use crate::sys::procfs::is_filtered;
+use crate::sys::procfs::may_be_filtered;
 use crate::sys::vdso;
 use crate::turns::daemon::{Again, Place, Raw, Reply, Socket, Whose, place};
 
@@ -195,7 +195,7 @@ impl Scheduler {
             return;
         }
         let socket = Socket(self.socket.load(Ordering::Relaxed) - 1);
-        let (is_over, next) = if is_filtered() {
+        let (is_over, next) = if may_be_filtered() {
             (true, Stage::None)
         } else {
             // Its descriptors are at low numbers until they are mapped.

@@ -21,7 +21,7 @@ use crate::state::{
     Activation, Entered, Inside, Linux, LinuxActivation, LinuxThread, Poller, Settings, Sleeps,
     Thread, activations, base, cpu_time, follows, kernel_slices,
 };
-use crate::sys::procfs::is_filtered;
+use crate::sys::procfs::may_be_filtered;
 use crate::sys::{self, descriptors, live, memory, vdso};
 use crate::turns::Turns;
 
@@ -43,7 +43,7 @@ impl Linux {
         if settings.hooks.runs.is_some() {
             follows::begin(follows::HOOK);
         }
-        let filtered = is_filtered();
+        let filtered = may_be_filtered();
         kernel_slices::look(filtered);
         // SAFETY: asks only.
         let pid = unsafe { sys!(sys::SYS_getpid) } as i32;

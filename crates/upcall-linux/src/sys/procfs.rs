@@ -128,7 +128,7 @@ pub(crate) fn numbers(path: &Path, into: &mut [u64]) -> usize {
 
 /// Returns true if a filter (seccomp(2)) may end the process for a system call that it has not made so far, and where /proc
 /// does not say.
-pub fn is_filtered() -> bool {
+pub fn may_be_filtered() -> bool {
     let path = Path::new().text(b"/proc/self/status");
     let mut is_free = false;
     const NONE: &[u8] = b"\nSeccomp:\t0\n";

@@ -25,7 +25,7 @@ use upcall_abi::{
 use super::rules::Set;
 use super::rules::truce::Truce;
 use crate::sys::descriptors;
-use crate::sys::procfs::is_filtered;
+use crate::sys::procfs::may_be_filtered;
 use crate::sys::{self, error};
 
 mod again;
@@ -206,7 +206,7 @@ impl Daemon {
         let Daemon::Asked(socket, whose, looks) = core::mem::take(self) else {
             return false;
         };
-        if is_filtered() || looks == MOST_LOOKS {
+        if may_be_filtered() || looks == MOST_LOOKS {
             return false;
         }
         // Its descriptors are at low numbers until they are mapped.
