@@ -78,8 +78,12 @@ pub unsafe trait Vessels: Machine {
         true
     }
 
-    /// Binds the calling activation to the processor of its virtual processor.
+    /// Binds the calling activation to the processor of its virtual processor. In a wait it may roam while nobody stands by
+    /// for it ([`Runtime::is_unwatched`](crate::Runtime::is_unwatched)).
     fn bind(&self, _activation: &Activation<Self>) {}
+
+    /// Somebody stands by for the owner of `vp` from now on: if it roams, it is bound. Anybody may call this.
+    fn hold(&self, _vp: &'static Vp<Self>) {}
 
     /// Sleeps until [`Vessels::wake`]. Returns at once if `activation.wake` is no longer `seen`.
     /// May return early.

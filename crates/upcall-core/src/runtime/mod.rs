@@ -305,7 +305,7 @@ impl<K: Kernel> Runtime<K> {
     }
 
     /// Returns true if that has happened.
-    pub(crate) fn is_left(&self) -> bool {
+    pub fn is_left(&self) -> bool {
         self.left.load(Ordering::Relaxed)
     }
 

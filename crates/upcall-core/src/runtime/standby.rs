@@ -13,6 +13,12 @@ use crate::sync::CHECKED;
 const LOOKS: u32 = if CHECKED { 0 } else { 4 };
 
 impl<K: Kernel> Runtime<K> {
+    /// Returns true if nobody stands by for the owner of `vp`. SeqCst: an owner that roams looks here afterwards; who stands
+    /// by looks for owners that roam afterwards.
+    pub fn is_unwatched(&self, vp: &Vp<K>) -> bool {
+        self.vps.is_unwatched(vp)
+    }
+
     /// Returns true if somebody notices when the owner of `vp` blocks, and has somebody to call then.
     #[inline]
     pub(super) fn standby_is_awake(&self, vp: &'static Vp<K>) -> bool {
@@ -73,7 +79,7 @@ impl<K: Kernel> Runtime<K> {
         };
         let stands_by = standby.is_some_and(|one| vp.standby.replace_if(None, Some(one)));
         if stands_by {
-            self.vps.clear_unwatched(vp);
+            self.rouse_standby(vp);
         }
         // Before it is a standby: it may take over at once, and call the next one itself.
         vp.calling.store(false, Ordering::SeqCst);
@@ -107,7 +113,11 @@ impl<K: Kernel> Runtime<K> {
 
     /// Ends the sleep of the standby of `vp` in the books. Returns true if it was asleep.
     pub(super) fn rouse_standby(&self, vp: &'static Vp<K>) -> bool {
-        self.vps.clear_unwatched(vp)
+        let slept = self.vps.clear_unwatched(vp);
+        if slept {
+            self.kernel.hold(vp);
+        }
+        slept
     }
 
     /// The owner of `vp`, the caller, has announced a call in which it may block: its standby, which naps, is to see that. With

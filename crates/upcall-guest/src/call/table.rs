@@ -961,7 +961,7 @@ fn expect_filter(is_activation: bool) {
     if let Some(inside) = inside {
         inside.leave();
     }
-    runtime.kernel().forbid_barriers();
+    runtime.kernel().expect_filter();
 }
 
 fn id(thread: &'static Thread) -> i64 {

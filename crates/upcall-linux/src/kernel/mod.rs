@@ -18,8 +18,8 @@ use crate::processors::quota::Quota;
 use crate::record::Recorder;
 use crate::state::barriers::Barriers;
 use crate::state::{
-    Activation, Entered, Inside, Linux, LinuxActivation, LinuxThread, Poller, Settings, Sleeps,
-    Thread, activations, base, cpu_time, follows, kernel_slices,
+    Activation, Entered, Inside, Linux, LinuxActivation, LinuxThread, Poller, Runtime, Settings,
+    Sleeps, Thread, activations, base, cpu_time, follows, kernel_slices,
 };
 use crate::sys::procfs::may_be_filtered;
 use crate::sys::{self, descriptors, live, memory, vdso};
@@ -63,6 +63,7 @@ impl Linux {
                 Turns::none()
             },
             recorder: Recorder::default(),
+            filtered: AtomicBool::new(filtered),
             barriers: Barriers::new(filtered),
             scheduler: if settings.is_observed {
                 Scheduler::ask(vdso::monotonic_ns())
@@ -89,6 +90,63 @@ impl Linux {
     /// Binds the calling activation after something else has changed its mask.
     pub fn bind_again(&self, activation: &Activation) {
         activation.kernel.binding.forget();
+        self.bind(activation);
+    }
+
+    /// The calling activation, which is inside the runtime, is about to wait for something from outside. In one of many waits it
+    /// roams: the kernel chooses where it wakes. Returns true if this is one: then [`Linux::end_roaming`] must follow.
+    fn begin_wait(&self, activation: &Activation) -> bool {
+        let roams = self.may_roam(activation) && activation.kernel.binding.begins_wait();
+        if roams && !self.may_roam(activation) {
+            // Who has begun to stand by meanwhile may have found it bound.
+            self.bind(activation);
+        }
+        roams
+    }
+
+    /// The same in a thread's own code.
+    pub(crate) fn begin_wait_of_thread(&self, runtime: &'static Runtime) -> bool {
+        // A hint: the thread may be on another activation next.
+        if !runtime.kernel().current().kernel.binding.is_wait_due() {
+            return false;
+        }
+        let inside = runtime.enter();
+        let roams = self.begin_wait(&inside);
+        inside.leave();
+        roams
+    }
+
+    /// The same at its end. The thread may be on another activation now: the one with which it waited has bound itself then.
+    #[cold]
+    pub(crate) fn end_wait_of_thread(&self, runtime: &'static Runtime) {
+        let inside = runtime.enter();
+        if inside.kernel.binding.roams() {
+            self.end_roaming(&inside);
+        }
+        inside.leave();
+    }
+
+    /// Returns true if the activation owns its virtual processor, and nobody stands by there who would have to be on the same
+    /// processor.
+    fn may_roam(&self, activation: &Activation) -> bool {
+        let vp = activation.vp();
+        activation.runtime().is_unwatched(vp)
+            && vp.word().is_owned_by(activation)
+            && !self.uses_sentinels()
+            && !self.turns.is_contended()
+            && !self.filtered.load(Ordering::Relaxed)
+    }
+
+    /// The calling activation, which is inside the runtime, has roamed: its virtual processor follows to where it is.
+    #[cold]
+    fn end_roaming(&self, activation: &Activation) {
+        let binding = &activation.kernel.binding;
+        if !affinity::is_ours(activation) {
+            // The mask that somebody has given it meanwhile would be lost.
+            return affinity::refresh(activation);
+        }
+        let moves = binding.roams() && self.may_roam(activation);
+        binding.has_roamed(moves && pace::settle(activation));
         self.bind(activation);
     }
 
@@ -377,6 +435,15 @@ unsafe impl Vessels for Linux {
         }
     }
 
+    #[inline]
+    fn hold(&self, vp: &'static Vp<Self>) {
+        let owner = vp.word().owner();
+        if owner.kernel.binding.roams() {
+            let tid = owner.kernel.tid.load(Ordering::Relaxed);
+            owner.kernel.binding.bind_other(tid, vp.processor());
+        }
+    }
+
     fn look_for_deadlock(&self, inside: &Inside) {
         if !self.poller.has_waiters() {
             (self.settings.hooks.stuck)(inside);
@@ -443,7 +510,11 @@ impl Poll for Linux {
         let block = activation.wake_word().load(Ordering::SeqCst) == seen;
         let waits_for_turn = block && self.waits_for_turn(activation);
         let timeout_ms = if block { self.pause(waits_for_turn) } else { 0 };
+        let roams = block && self.begin_wait(activation);
         let list = self.poller.collect(runtime, false, timeout_ms);
+        if roams {
+            self.end_roaming(activation);
+        }
         waiting.store(Sleeps::Nowhere, Ordering::Relaxed);
         if waits_for_turn {
             // Perhaps nobody else is awake to find out that the turn has come.

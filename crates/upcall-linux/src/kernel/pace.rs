@@ -29,7 +29,7 @@ use upcall_core::State;
 use crate::processors::slice::{Accounted, Spent};
 use crate::processors::{affinity, load, placement};
 use crate::state::{Activation, Runtime, Vp, kernel_slices};
-use crate::sys::processor_time;
+use crate::sys::{self, processor_time};
 
 /// Of the processor time that an activation wanted, others may have had so much, percent.
 const CROWDED_PERCENT: u64 = 20;
@@ -207,6 +207,36 @@ fn move_away(runtime: &'static Runtime, vp: &'static Vp, ours: u64) -> bool {
     }
     vp.move_to(processor);
     true
+}
+
+/// The calling activation, the owner of its virtual processor, has roamed: that moves to where the kernel has woken it, if there
+/// is room. Where an idle one lives, the two change places. Returns true if it moved.
+pub(crate) fn settle(activation: &Activation) -> bool {
+    let (runtime, vp) = (activation.runtime(), activation.vp());
+    let Some(processor) = sys::this_processor() else {
+        return false;
+    };
+    if processor == vp.processor()
+        || !affinity::allowed().has(processor)
+        || !runtime.kernel().turns.may_run(processor)
+        || placement::MOVING.swap(true, Ordering::Acquire)
+    {
+        return false;
+    }
+    let vps = runtime.vps();
+    let lives_there = |other: &&'static Vp| other.processor() == processor;
+    let is_idle = |other: &&'static Vp| other.word().state() == State::Idle;
+    let has_room = placement::count(vps, processor) < placement::count(vps, vp.processor());
+    let resident = vps.iter().filter(lives_there).find(is_idle);
+    let moves = has_room || resident.is_some();
+    if moves {
+        if let Some(resident) = resident.filter(|_| !has_room) {
+            resident.move_to(vp.processor());
+        }
+        vp.move_to(processor);
+    }
+    placement::MOVING.store(false, Ordering::Release);
+    moves
 }
 
 /// A number that two processes do not share.

@@ -1,4 +1,4 @@
-//! Decides whether a thread blocks or parks where it could do either: event loops.
+//! Decides whether a thread blocks or parks where it could do either: event loops, and reads of pipes.
 //!
 //! Blocking is better if the thread's events come from outside of the process and its virtual processor has nothing else
 //! to do. The kernel then wakes the thread where it is, at once, and no activation has to sit in the poller for it.
@@ -14,7 +14,7 @@
 use core::sync::atomic::Ordering;
 
 use super::Poller;
-use crate::state::{Activation, Choice, Thread, kernel_slices};
+use crate::state::{Activation, Choice, Runtime, Thread, kernel_slices};
 
 /// Woken from inside so often in a row, a thread parks.
 const INSIDE: u32 = 4;
@@ -65,7 +65,7 @@ pub fn prefers_blocking(activation: &Activation) -> bool {
         && runtime.few_are_away()
 }
 
-/// Returns true if the thread that `activation` carries blocks in the wait of an event loop. A hint.
+/// Returns true if the thread that `activation` carries blocks in such a wait. A hint.
 pub(crate) fn blocks(activation: &Activation) -> bool {
     activation
         .thread()
@@ -78,12 +78,22 @@ impl Poller {
         self.writes.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Blocks the activation in `call`, a wait for descriptors of `thread`, the current one.
-    pub fn block<R>(&self, thread: &'static Thread, call: impl FnOnce() -> R) -> R {
+    /// Blocks the activation in `call`, a wait for descriptors of `thread`, the current one. Now and then the kernel chooses where it
+    /// ends.
+    pub fn block<R>(
+        &self,
+        runtime: &'static Runtime,
+        thread: &'static Thread,
+        call: impl FnOnce() -> R,
+    ) -> R {
         let choice = &thread.kernel.choice;
         choice.begins(self.writes.load(Ordering::Relaxed));
         choice.blocks.store(true, Ordering::Relaxed);
+        let roams = runtime.kernel().begin_wait_of_thread(runtime);
         let answer = call();
+        if roams && !runtime.is_left() {
+            runtime.kernel().end_wait_of_thread(runtime);
+        }
         choice.blocks.store(false, Ordering::Relaxed);
         choice.ends(self.writes.load(Ordering::Relaxed));
         answer

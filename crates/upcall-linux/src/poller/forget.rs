@@ -109,7 +109,7 @@ impl Poller {
     /// The program has written to a pipe: threads of this process that wait for it are made
     /// ready at once. The event reaches the poller as well; a thread that finds nothing waits again.
     pub fn written(&self, runtime: &'static Runtime, descriptor: i32) {
-        if self.waiters.load(Ordering::Relaxed) == 0 {
+        if !self.waiters.are_there() {
             return;
         }
         let Some(entry) = self.entries.get(descriptor as usize) else {

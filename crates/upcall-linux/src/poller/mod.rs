@@ -35,7 +35,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use libc::epoll_event;
 use upcall_core::{Errno, Slot, SpinLock, ThreadList};
 
-use crate::state::{DESCRIPTORS, Descriptor, Entry, Known, Linux, READERS, Runtime};
+use crate::state::{DESCRIPTORS, Descriptor, Entry, Known, Linux, READERS, Runtime, Waiters};
 use crate::sys::{self, memory, vdso};
 
 const EPOLL_CTL_ADD: usize = 1;
@@ -93,7 +93,7 @@ impl Poller {
             known,
             readers: [const { AtomicU32::new(0) }; READERS],
             nodes: SpinLock::new(Slot::empty()),
-            waiters: AtomicU32::new(0),
+            waiters: Waiters::default(),
             alarm_ns: AtomicU64::new(0),
             highest: AtomicU32::new(0),
             flags_epoch: AtomicU32::new(0),
@@ -117,11 +117,11 @@ impl Poller {
 
     /// Whether a thread waits for a descriptor.
     pub(crate) fn has_waiters(&self) -> bool {
-        self.waiters.load(Ordering::SeqCst) != 0
+        self.waiters.are_there()
     }
 
     pub(crate) fn is_wanted(&self) -> bool {
-        self.waiters.load(Ordering::Relaxed) != 0 || self.alarm_ns.load(Ordering::Relaxed) != 0
+        self.waiters.wait() || self.alarm_ns.load(Ordering::Relaxed) != 0
     }
 
     pub(crate) fn set_alarm(&self, deadline: u64) {

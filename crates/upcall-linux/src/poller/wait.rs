@@ -161,8 +161,20 @@ impl Poller {
             // Before it is woken: it may be used for another wait at once.
             at = node.next.get(Ordering::Relaxed);
             if node.wants.load(Ordering::Relaxed) & meaning != 0 {
-                wake(node, state, list);
+                self.wake(node, state, list);
             }
+        }
+    }
+
+    /// Takes a node out of its list and claims its thread.
+    fn wake(&self, node: &'static Node, state: &Descriptor, list: &mut ThreadList<Linux>) {
+        let thread = node.thread.get(Ordering::Relaxed);
+        node.unlink(state);
+        if let Some(thread) = thread
+            && thread.claim(WakeReason::Woken) == Claim::Ready
+        {
+            self.waiters.is_woken(&thread.kernel.choice);
+            list.push_back(thread);
         }
     }
 
@@ -180,7 +192,7 @@ impl Poller {
             if keeps && let Ok(moved) = descriptors::keep_copy(descriptor as i32) {
                 node.moved.store(moved + 1, Ordering::Relaxed);
             }
-            wake(node, state, list);
+            self.wake(node, state, list);
         }
     }
 
@@ -228,12 +240,12 @@ impl Poller {
             kernel_slices::wait(runtime.kernel().current());
             let writes = self.writes.load(Ordering::Relaxed);
             thread.kernel.choice.begins(writes);
-            self.waiters.fetch_add(1, Ordering::Relaxed);
+            self.waiters.begins(&thread.kernel.choice);
             runtime.stats().polled.add();
         }
         let inside = inside.park_until_claimed(thread, deadline);
         if polls {
-            self.waiters.fetch_sub(1, Ordering::Relaxed);
+            self.waiters.ends(&thread.kernel.choice);
             let writes = self.writes.load(Ordering::Relaxed);
             thread.kernel.choice.ends(writes);
         }
@@ -430,16 +442,5 @@ fn pause_inside(inside: Entered, deadline: Option<u64>) -> Readiness {
         Waited::Ended(WakeReason::Interrupted) => Readiness::Interrupted,
         _ if deadline == Some(until) => Readiness::TimedOut,
         _ => Readiness::Try,
-    }
-}
-
-/// Takes a node out of its list and claims its thread.
-fn wake(node: &'static Node, state: &Descriptor, list: &mut ThreadList<Linux>) {
-    let thread = node.thread.get(Ordering::Relaxed);
-    node.unlink(state);
-    if let Some(thread) = thread
-        && thread.claim(WakeReason::Woken) == Claim::Ready
-    {
-        list.push_back(thread);
     }
 }

@@ -122,16 +122,21 @@ fn of_kernel_thread(tid: i32) -> Set {
 
 /// Gives the calling kernel thread this mask. Returns true if the kernel took it.
 pub(crate) fn apply(set: &Set) -> bool {
+    apply_to(0, set)
+}
+
+/// The same for another kernel thread.
+pub(crate) fn apply_to(tid: i32, set: &Set) -> bool {
     // SAFETY: reads the mask.
-    unsafe { apply_words(set.0.as_ptr()) }
+    unsafe { apply_words(tid, set.0.as_ptr()) }
 }
 
 /// # Safety
 ///
 /// As many words as a [`Set`] has can be read there.
-unsafe fn apply_words(words: *const u64) -> bool {
+unsafe fn apply_words(tid: i32, words: *const u64) -> bool {
     // SAFETY: the caller's promise.
-    unsafe { sys!(sys::SYS_sched_setaffinity, 0, size_of::<Set>(), words) == 0 }
+    unsafe { sys!(sys::SYS_sched_setaffinity, tid, size_of::<Set>(), words) == 0 }
 }
 
 /// Notes what the calling kernel thread may use, before anything is bound.
@@ -168,7 +173,7 @@ pub fn is_as_allowed(mask: &Set) -> bool {
 pub fn release(asked: Option<&Asked>) {
     // A child of clone(2) calls this on a stack that may have no room for a set: the kernel reads this one where it is.
     // SAFETY: words that live for ever.
-    let wanted = || unsafe { apply_words(WANTED.as_ptr().cast()) };
+    let wanted = || unsafe { apply_words(0, WANTED.as_ptr().cast()) };
     if !asked.is_some_and(apply_asked) && !wanted() {
         apply_allowed();
     }
@@ -259,11 +264,11 @@ fn is_time(now: u64) -> bool {
 
 /// Returns the mask of a kernel thread, if it is not the one that the activation bound itself to.
 pub(crate) fn mask_of_others(tid: i32, binding: &Binding) -> Option<Set> {
-    let before = binding.processor()?;
+    let before = binding.expected()?;
     let mask = of_kernel_thread(tid);
-    // It may be binding itself right now.
-    let same = binding.processor() == Some(before);
-    (same && !mask.is_empty() && mask != Set::only(before)).then_some(mask)
+    // It may be bound anew right now.
+    let same = binding.expected() == Some(before);
+    (same && !mask.is_empty() && mask != before).then_some(mask)
 }
 
 fn load(from: &[AtomicU64; WORDS]) -> Set {

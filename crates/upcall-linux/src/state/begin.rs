@@ -26,6 +26,7 @@ impl LinuxThread {
                     count,
                     writes,
                     blocks,
+                    waits,
                 },
             // In no list, since the thread before has ended. Each wait writes it.
             node: _,
@@ -40,7 +41,7 @@ impl LinuxThread {
         asked.inherit(Some(&creator.asked));
         pending.store(0, Relaxed);
         cpu_ns.store(0, Relaxed);
-        for flag in [blocks, in_critical_code] {
+        for flag in [blocks, waits, in_critical_code] {
             flag.store(false, Relaxed);
         }
         for word in [seen, count, writes] {
@@ -74,8 +75,8 @@ mod tests {
         fresh.begin(&creator);
         let pairs = bytes(&after_ones).iter().zip(bytes(&fresh));
         let differ = pairs.filter(|(one, other)| one != other).count();
-        // The node and the room, which `begin` leaves alone, and 13 bytes of padding.
-        let expected = size_of_val(&fresh.node) + size_of_val(&fresh.room) + 13;
+        // The node and the room, which `begin` leaves alone, and 12 bytes of padding.
+        let expected = size_of_val(&fresh.node) + size_of_val(&fresh.room) + 12;
         assert_eq!(differ, expected, "bytes of the thread before");
         assert_eq!(fresh.mask.load(Relaxed), creator.mask.load(Relaxed));
         assert_eq!(after_ones.pending.load(Relaxed), 0);

@@ -85,6 +85,8 @@ pub struct Linux {
     pub(crate) quota: Quota,
     pub(crate) recorder: Recorder,
     pub(crate) scheduler: Scheduler,
+    /// There may be a filter (seccomp(2)).
+    pub(crate) filtered: AtomicBool,
     pub(crate) barriers: Barriers,
 }
 
@@ -94,9 +96,10 @@ impl Linux {
         self.first.get(Ordering::Relaxed)
     }
 
-    /// The kernel is asked for no barrier any more, when this returns. Nothing of the runtime needs one then
-    /// ([`Runtime::forbid_barriers`](upcall_core::Runtime::forbid_barriers)).
-    pub fn forbid_barriers(&self) {
+    /// The program is about to install a filter. The kernel is asked for no barrier any more, when this returns. Nothing of the
+    /// runtime needs one then ([`Runtime::forbid_barriers`](upcall_core::Runtime::forbid_barriers)).
+    pub fn expect_filter(&self) {
+        self.filtered.store(true, Ordering::Relaxed);
         self.barriers.forbid();
     }
 

@@ -23,7 +23,7 @@ pub use inbox::{Inbox, Noted, OWN, SIGNAL};
 pub use linux::{Hooks, Linux, Settings};
 pub use room::Room;
 pub use waits::Poller;
-pub(crate) use waits::{Choice, DESCRIPTORS, Descriptor, Entry, Known, Node, READERS};
+pub(crate) use waits::{Choice, DESCRIPTORS, Descriptor, Entry, Known, Node, READERS, Waiters};
 
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};

@@ -1,6 +1,6 @@
 //! What the [`poller`](crate::poller) keeps: descriptors, and the threads that wait for them.
 
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 use upcall_core::{Edges, Slot, SpinLock};
 
@@ -36,7 +36,7 @@ pub struct Poller {
     pub(crate) readers: [AtomicU32; READERS],
     /// What threads take that wait for more than one descriptor.
     pub(crate) nodes: SpinLock<Slot<Node>>,
-    pub(crate) waiters: AtomicU32,
+    pub(crate) waiters: Waiters,
     pub(crate) alarm_ns: AtomicU64,
     /// The largest number that was ever registered.
     pub(crate) highest: AtomicU32,
@@ -95,4 +95,48 @@ pub(crate) struct Choice {
     pub(crate) writes: AtomicU32,
     /// It blocks in such a wait.
     pub(crate) blocks: AtomicBool,
+    /// It waits, and nobody has woken it.
+    pub(crate) waits: AtomicBool,
+}
+
+/// How many threads are in a wait for descriptors, and in the upper half how many of them nobody has woken. A thread that is
+/// woken is counted until it runs: whoever looks for a deadlock must not miss it. But nobody need wait for its sake.
+#[derive(Default)]
+pub(crate) struct Waiters(AtomicU64);
+
+impl Waiters {
+    const ONE: u64 = 1;
+    const UNWOKEN: u64 = 1 << 32;
+
+    /// The current thread begins to wait.
+    pub(crate) fn begins(&self, thread: &Choice) {
+        thread.waits.store(true, Ordering::Relaxed);
+        self.0
+            .fetch_add(Self::ONE + Self::UNWOKEN, Ordering::Relaxed);
+    }
+
+    /// The caller has claimed the thread, and it does not run before the caller has made it ready.
+    pub(crate) fn is_woken(&self, thread: &Choice) {
+        if thread.waits.load(Ordering::Relaxed) {
+            thread.waits.store(false, Ordering::Relaxed);
+            self.0.fetch_sub(Self::UNWOKEN, Ordering::Relaxed);
+        }
+    }
+
+    /// The current thread has waited.
+    pub(crate) fn ends(&self, thread: &Choice) {
+        self.is_woken(thread);
+        self.0.fetch_sub(Self::ONE, Ordering::Relaxed);
+    }
+
+    /// Returns true if there are any.
+    pub(crate) fn are_there(&self) -> bool {
+        self.0.load(Ordering::SeqCst) != 0
+    }
+
+    /// Returns true if there are any whom nobody has woken.
+    #[inline]
+    pub(crate) fn wait(&self) -> bool {
+        self.0.load(Ordering::Relaxed) >= Self::UNWOKEN
+    }
 }

@@ -59,6 +59,7 @@ table! {
     SYS_fstat: ENOMEM;
     SYS_ftruncate: EINTR ENOSPC;
     SYS_futex: EINTR EAGAIN;
+    SYS_getcpu: ;
     SYS_geteuid: ;
     SYS_getpid: ;
     SYS_getrusage: ;

@@ -95,6 +95,14 @@ pub fn say_to(descriptor: i32, text: &[u8]) {
     unsafe { sys!(SYS_write, descriptor, text.as_ptr(), text.len()) };
 }
 
+/// The processor on which the caller runs, at some moment, if the kernel tells.
+pub(crate) fn this_processor() -> Option<u32> {
+    let mut processor = 0u32;
+    // SAFETY: writes the number.
+    let answer = unsafe { sys!(libc::SYS_getcpu, &raw mut processor, 0, 0) };
+    (answer == 0).then_some(processor)
+}
+
 /// sched_yield(2).
 pub(crate) fn yield_processor() {
     // SAFETY: takes nothing, and touches no memory.

@@ -36,8 +36,8 @@ programs! {
     memory: byte_functions clone_small_stack malloc_threads page_faults stack_overflow vdso_small_stack;
     processes: atfork clone_clears_handlers exec_from_thread fork_and_code fork_from_thread fork_in_handler fork_migrating
         fork_return spawn spawn_handlers stop_continue traced_child vfork_waits waits_for_own_children;
-    scheduling: affinity_beside affinity_children affinity_outside affinity_threads affinity_wider crowded_blocks
-        helpers_scheduling real_time spin_wait turns_hostile turns_without_spares turns_without_timers
+    scheduling: affinity_beside affinity_children affinity_kept affinity_outside affinity_threads affinity_while_waiting
+        affinity_wider crowded_blocks helpers_scheduling real_time spin_wait turns_hostile turns_without_spares turns_without_timers
         woken_beside_computing woken_by_computing;
     signals: alarm_main altstack_calls altstack_leaves altstack_parks altstack_per_thread altstack_shared
         altstack_small_stack altstack_switches handler_context kill_parked kill_reader kill_running
@@ -57,7 +57,7 @@ programs! {
     time: profiling_shares profiling_timer sleep_many sleep_on_thread thread_clocks_grow thread_cpu_clock timer_overruns timer_signal
         timer_slack timer_thread timer_thread_clock timer_thread_point times_of_process;
     waits_and_io: aio aio_idle blocks_500 datagrams descriptor_limits descriptor_numbers descriptors descriptors_replaced
-        epoll_nest_at_once epoll_threads faults_served file_blocking loop_writes nonblocking nowait_forbidden
+        epoll_nest_at_once epoll_threads event_switches faults_served file_blocking loop_writes nonblocking nowait_forbidden
         own_descriptors poll_closed poll_many poll_signals poll_timeouts reads_that_count reads_that_empty
         reads_that_fail receives_that_fail resolver socket_timeouts serves_and_blocks transfers_complete transfers_interrupted uring
         uring_registered waits_disturbed waits_for_other_processes;

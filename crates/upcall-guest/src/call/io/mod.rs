@@ -8,7 +8,8 @@
 //! A write to a pipe or a stream goes on until all bytes are moved, as in the kernel (`rest`). So does a call that blocks
 //! and is cut short by a signal of the runtime's own, if the kernel would have gone on with it.
 //!
-//! A read of a TCP connection that is known to be empty waits without being tried (`drained`).
+//! A read of a TCP connection that is known to be empty waits without being tried (`drained`). A read of a pipe that other
+//! processes write blocks its activation where an event loop would ([`upcall_linux::poller::choice`]).
 //!
 //! A socket's time limit (SO_RCVTIMEO, SO_SNDTIMEO) is the wait's deadline. The poller remembers that there is none, as it
 //! remembers that O_NONBLOCK is not set; a limit is read at each wait. If the kernel cannot tell the limit, the call
@@ -16,7 +17,7 @@
 
 use core::sync::atomic::Ordering;
 
-use upcall_linux::poller::{self, Kind, Readiness, Wants, Watch};
+use upcall_linux::poller::{self, Kind, Readiness, Wants, Watch, choice};
 use upcall_linux::{Runtime, base, descriptors};
 
 use crate::call::{poll, procfs};
@@ -86,6 +87,16 @@ fn transfer(runtime: &'static Runtime, frame: &Frame, kind: Kind) -> i64 {
         if prefers_blocking() {
             poller.goes_unwanted(runtime, descriptor);
             return block(runtime, frame, descriptor, kind, moved);
+        }
+        if kind == Kind::Pipe
+            && wants == Wants::IN
+            && moved == 0
+            && let Some(thread) = caller::current_thread().filter(|_| is_asked_from_outside())
+        {
+            poller.goes_unwanted(runtime, descriptor);
+            return poller.block(runtime, thread, || {
+                block(runtime, frame, descriptor, kind, moved)
+            });
         }
         let mut watch = poller.watch(descriptor, wants);
         let tried = match core::mem::take(&mut trusts) && Reading::is_vain(runtime, &watch) {
@@ -170,6 +181,15 @@ fn prefers_blocking() -> bool {
     // A hint: the thread may be on another activation next.
     // SAFETY: on an activation.
     unsafe { base::current() }.prefers_blocking()
+}
+
+/// Returns true if other processes write what a thread reads from pipes, and nothing else would run here meanwhile
+/// ([`upcall_linux::poller::choice`]). What is written here is counted.
+fn is_asked_from_outside() -> bool {
+    // A hint: the thread may be on another activation next.
+    // SAFETY: on an activation.
+    let activation = unsafe { base::current() };
+    !activation.vp().has_ready() && choice::prefers_blocking(activation)
 }
 
 /// Makes the call, or its rest, on `descriptor`. It goes on after a signal of the runtime's own.

@@ -77,7 +77,7 @@ fn answer(
     };
     // A call with a mask is tried first: a ready descriptor goes before a signal.
     if call.mask_at == 0 && call.had_better_block(runtime) {
-        return runtime.kernel().poller().block(thread, || {
+        return runtime.kernel().poller().block(runtime, thread, || {
             signal::maybe_with_mask(runtime, thread, frame, 0)
         });
     }
@@ -135,7 +135,9 @@ fn wait(mask: &mut Opened, frame: &Frame, call: &mut Call) -> i64 {
         if call.mask_at != 0 {
             if mask.before.is_none() && call.had_better_block(runtime) {
                 call.written = true;
-                return poller.block(thread, || block(runtime, thread, frame, call, None));
+                return poller.block(runtime, thread, || {
+                    block(runtime, thread, frame, call, None)
+                });
             }
             mask.open(call.mask);
             if handled() {
