@@ -96,23 +96,30 @@ impl Linux {
     /// The calling activation, which is inside the runtime, is about to wait for something from outside. In one of many waits it
     /// roams: the kernel chooses where it wakes. Returns true if this is one: then [`Linux::end_roaming`] must follow.
     fn begin_wait(&self, activation: &Activation) -> bool {
-        let roams = self.may_roam(activation) && activation.kernel.binding.begins_wait();
-        if roams && !self.may_roam(activation) {
-            // Who has begun to stand by meanwhile may have found it bound.
-            self.bind(activation);
-        }
-        roams
+        self.may_roam(activation)
+            && activation.kernel.binding.counts_wait()
+            && self.begin_roaming(activation)
     }
 
     /// The same in a thread's own code.
     pub(crate) fn begin_wait_of_thread(&self, runtime: &'static Runtime) -> bool {
         // A hint: the thread may be on another activation next.
-        if !runtime.kernel().current().kernel.binding.is_wait_due() {
+        if !self.current().kernel.binding.counts_wait() {
             return false;
         }
         let inside = runtime.enter();
-        let roams = self.begin_wait(&inside);
+        let roams = self.may_roam(&inside) && self.begin_roaming(&inside);
         inside.leave();
+        roams
+    }
+
+    #[cold]
+    fn begin_roaming(&self, activation: &Activation) -> bool {
+        let roams = activation.kernel.binding.begins_to_roam();
+        if roams && !self.may_roam(activation) {
+            // Who has begun to stand by meanwhile may have found it bound.
+            self.bind(activation);
+        }
         roams
     }
 

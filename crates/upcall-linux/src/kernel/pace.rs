@@ -202,10 +202,7 @@ fn move_away(runtime: &'static Runtime, vp: &'static Vp, ours: u64) -> bool {
     let Some((_, processor, resident)) = best else {
         return false;
     };
-    if let Some(resident) = resident {
-        resident.move_to(vp.processor());
-    }
-    vp.move_to(processor);
+    placement::change_places(vp, processor, resident);
     true
 }
 
@@ -230,10 +227,7 @@ pub(crate) fn settle(activation: &Activation) -> bool {
     let resident = vps.iter().filter(lives_there).find(is_idle);
     let moves = has_room || resident.is_some();
     if moves {
-        if let Some(resident) = resident.filter(|_| !has_room) {
-            resident.move_to(vp.processor());
-        }
-        vp.move_to(processor);
+        placement::change_places(vp, processor, resident.filter(|_| !has_room));
     }
     placement::MOVING.store(false, Ordering::Release);
     moves

@@ -8,7 +8,7 @@ use crate::sys;
 
 /// In one of so many waits for which nobody stands by an activation roams, after a move.
 const OFTEN: u32 = 64;
-/// In one of so many, where the kernel wakes it where it was.
+/// In one of so many more, at most, where the kernel wakes it where it was.
 const SELDOM: u32 = 512;
 
 /// To which processor an activation is bound.
@@ -73,22 +73,17 @@ impl Binding {
         word & (Self::BOUND | Self::ROAMS) == Self::ROAMS
     }
 
-    /// The calling kernel thread, whose binding this is, is about to wait, and nobody stands by. Returns true if it roams.
-    #[inline]
-    pub(crate) fn begins_wait(&self) -> bool {
-        self.is_wait_due() && self.begins_to_roam()
-    }
-
     /// A wait of the calling kernel thread, whose binding this is, begins. Returns true if it is one in which it may roam.
     #[inline]
-    pub(crate) fn is_wait_due(&self) -> bool {
+    pub(crate) fn counts_wait(&self) -> bool {
         let waits = self.waits.load(Ordering::Relaxed) + 1;
         self.waits.store(waits, Ordering::Relaxed);
         waits >= OFTEN + self.more.load(Ordering::Relaxed)
     }
 
+    /// The calling kernel thread, whose binding this is, roams from now on, if there is where to. Returns true if it does.
     #[cold]
-    fn begins_to_roam(&self) -> bool {
+    pub(crate) fn begins_to_roam(&self) -> bool {
         self.waits.store(0, Ordering::Relaxed);
         let allowed = affinity::allowed();
         if allowed.len() < 2 {
@@ -167,7 +162,9 @@ mod tests {
     }
 
     fn waits_until_it_roams(binding: &Binding) -> u32 {
-        (1..).find(|_| binding.begins_wait()).unwrap_or(0)
+        let due = (1..).find(|_| binding.counts_wait()).unwrap_or(0);
+        assert!(binding.begins_to_roam());
+        due
     }
 
     #[test]

@@ -37,6 +37,14 @@ pub(crate) fn count(homes: &[impl Home], processor: u32) -> usize {
         .count()
 }
 
+/// Moves to a processor; who lives there and is to make room goes where it lived.
+pub(crate) fn change_places<H: Home>(home: &H, processor: u32, resident: Option<&H>) {
+    if let Some(resident) = resident {
+        resident.move_to(home.processor());
+    }
+    home.move_to(processor);
+}
+
 /// Moves as few as possible so that all live on allowed processors, evenly.
 pub(crate) fn spread(homes: &[impl Home], allowed: &Set) {
     let emptiest = || {

@@ -1,37 +1,10 @@
 /* Another process changes the affinity of a kernel thread while the program waits for it, and that one may run anywhere: the program
  * sees its new set, and stays there. Two processes answer each other, so that a runtime that lets the kernel choose now and
  * then where a wait ends does so. */
-#include "case.h"
-#include <dirent.h>
-#include <sched.h>
+#include "tasks.h"
 #include <sys/wait.h>
 
 enum { ROUNDS = 20000 };
-
-/* In the child: the processor `target` for each kernel thread of `process` that may run on others, or for all. Returns how
- * many were changed. */
-static int narrow(pid_t process, int target, int all)
-{
-    char path[64];
-    snprintf(path, sizeof path, "/proc/%d/task", process);
-    DIR *tasks = opendir(path);
-    if (tasks == NULL) {
-        return 0;
-    }
-    int changed = 0;
-    for (struct dirent *task; (task = readdir(tasks)) != NULL;) {
-        cpu_set_t set;
-        int id = atoi(task->d_name);
-        if (id == 0 || sched_getaffinity(id, sizeof set, &set) != 0 || (!all && CPU_COUNT(&set) < 2)) {
-            continue;
-        }
-        CPU_ZERO(&set);
-        CPU_SET(target, &set);
-        changed += sched_setaffinity(id, sizeof set, &set) == 0;
-    }
-    closedir(tasks);
-    return changed;
-}
 
 static void *wait_for_ever(void *unused)
 {
@@ -45,10 +18,10 @@ static void *wait_for_ever(void *unused)
 static void answer(int in, int out, pid_t process, int target)
 {
     char byte;
-    int done = 0;
+    int done = 0, failures;
     for (int round = 0; read(in, &byte, 1) == 1; round++) {
         if (!done && round >= 50) {
-            done = narrow(process, target, round == ROUNDS) != 0;
+            done = bind_tasks(process, target, round == ROUNDS, &failures) != 0;
         }
         byte = done;
         if (write(out, &byte, 1) != 1) {
@@ -62,12 +35,7 @@ int main(void)
 {
     cpu_set_t set;
     MUST(sched_getaffinity(0, sizeof set, &set));
-    int target = -1;
-    for (int processor = 0; processor < CPU_SETSIZE; processor++) {
-        if (CPU_ISSET(processor, &set)) {
-            target = processor;
-        }
-    }
+    int target = last_processor(&set);
     int to[2], from[2];
     MUST(pipe(to) || pipe(from));
     pid_t self = getpid(), child = fork();

@@ -40,17 +40,18 @@ programs! {
         affinity_wider crowded_blocks helpers_scheduling real_time spin_wait turns_hostile turns_without_spares turns_without_timers
         woken_beside_computing woken_by_computing;
     signals: alarm_main altstack_calls altstack_leaves altstack_parks altstack_per_thread altstack_shared
-        altstack_small_stack altstack_switches handler_context kill_parked kill_reader kill_running
+        altstack_small_stack altstack_switches handler_context handler_context_parked kill_parked kill_reader kill_reader_parked
+        kill_running
         leases_of_threads owner_of_signals pending_at_once registers_in_signals siginfo siglongjmp_segv
         signal_actions signal_after_handler signal_as_handler_goes signal_as_mask_opens
-        signal_before_threads signal_before_wait signal_blocked_late signal_bursts signal_from_child
+        signal_before_threads signal_before_wait signal_blocked_late signal_bursts signal_bursts_parked signal_from_child
         signal_in_handler_entry signal_leaves_wait signal_mask_delivery signal_masks signal_masks_of_waits
         signal_no_room signal_numbers_of_faults signal_numbers_to_others signal_of_first signal_of_write
         signal_order signal_storm signal_to_ending signal_to_first signal_to_last signal_to_oneself
         signal_to_other_process signal_to_parked signalfd_before_threads signalfd_of_one signals_kept
         signals_to_process signals_while_threads_start signals_without_room sigsys_blocked sigwait
-        stack_pointer_away tiles wait_and_handler;
-    threads: backtrace_thread c11_threads cancel_async cancel_cond_wait cancel_poll cancel_read cancel_sleep
+        stack_pointer_away tiles wait_and_handler wait_and_handler_parked;
+    threads: backtrace_thread c11_threads cancel_async cancel_cond_wait cancel_poll cancel_read cancel_read_parked cancel_sleep
         cancel_testcancel cancel_waits errno_tls_10000 helpers helpers_change ids_of_threads main_pthread_exit
         many_threads start_again thread_attributes thread_by_id thread_exit thread_limits thread_name_of_other
         thread_odd_calls threads_listed threads_listed_agents ucontext_in_threads;

@@ -1,0 +1,3 @@
+/* The same with reads that park. */
+#include "sockets_for_pipes.h"
+#include "handler_context.c"
