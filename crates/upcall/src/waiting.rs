@@ -6,6 +6,8 @@ use std::time::Duration;
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 pub(crate) use std::sync::atomic::AtomicUsize;
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+pub(crate) use std::sync::atomic::fence;
 pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64};
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
@@ -175,6 +177,19 @@ fn limit() -> u32 {
         };
     }
     LOOKS
+}
+
+/// One half of a barrier between threads, whose other half is [`pass_barriers`]: here only the compiler must not reorder.
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+#[inline(always)]
+pub(crate) fn light_barrier() {
+    std::sync::atomic::compiler_fence(std::sync::atomic::Ordering::SeqCst);
+}
+
+/// Makes every other thread that runs pass a full barrier. Returns false if that cannot be had.
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+pub(crate) fn pass_barriers() -> bool {
+    upcall_guest::direct::pass_barriers()
 }
 
 /// Wakes at most `count` of those that wait for the word. Returns how many.

@@ -296,43 +296,49 @@ const FAULTS: &[Fault] = &[
     ),
     // The look at `known` comes before the piece is there.
     (
-        "a_piece_is_taken_where",
+        "a_piece_is_taken_where_its_thread_waits",
         "join/list.rs",
-        "place.swap(piece.as_ptr().addr(), Ordering::SeqCst);",
-        "place.store(piece.as_ptr().addr(), Ordering::Release);",
+        "place.swap(piece, Ordering::SeqCst);",
+        "place.store(piece, Ordering::Release);",
+    ),
+    (
+        "a_piece_of_a_biased_list_is_taken",
+        "join/list.rs",
+        "            light_barrier();\n",
+        "",
     ),
     // The look for pieces comes before `known` is taken away.
     (
         "a_piece_is_taken_where",
         "join/list.rs",
-        "self.known.swap(known.into(), Ordering::SeqCst)",
-        "self.known.swap(known.into(), Ordering::Relaxed)",
+        "self.known.swap(known as u32, Ordering::SeqCst)",
+        "self.known.swap(known as u32, Ordering::Relaxed)",
     ),
     // There is no second look.
     (
-        "a_piece_is_taken_where",
+        "a_piece_is_taken_where_its_thread_waits",
         "join/pieces.rs",
-        "    if list.has_piece() {\n        list.set_known(true);\n        return false;\n    }\n",
+        "        if list.has_piece() {\n            list.set_known(Known::Shared);\n            return false;\n        }\n",
         "",
     ),
     // Nobody looks any more, and everybody thinks so.
     (
         "a_piece_is_taken_where",
         "join/pieces.rs",
-        "known.looks = false;\n            Looked::Nothing",
+        "lists.looks = false;\n            Looked::Nothing",
         "Looked::Nothing",
     ),
     // The taker runs its piece, and nobody looks for the others.
     (
         "pieces_that_wait_for_one_another",
         "join/pieces.rs",
-        "let another = known.looks;",
+        "let another = lists.looks;",
         "let another = false;",
     ),
     (
         "the_pieces_of_two_threads",
         "join/pieces.rs",
-        "let another = known.looks;",
+        "let another = lists.looks;",
         "let another = false;",
     ),
     // A piece that is joined before a younger one ends the list for takers, and for the thread.
@@ -346,8 +352,8 @@ const FAULTS: &[Fault] = &[
     (
         "the_pieces_of_two_threads",
         "join/pieces.rs",
-        "known.lists.push_back(list);\n        !std::mem",
-        "known.lists.clear();\n        known.lists.push_back(list);\n        !std::mem",
+        "lists.known.push_back(list);\n        !std::mem",
+        "lists.known.clear();\n        lists.known.push_back(list);\n        !std::mem",
     ),
 ];
 

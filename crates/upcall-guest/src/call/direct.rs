@@ -3,6 +3,7 @@
 use core::slice;
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
+use upcall_core::Machine;
 use upcall_core::kernel::Vessels;
 pub use upcall_core::{LONE, Lone};
 use upcall_linux::poller::{Kind, Readiness, Wants, Watch};
@@ -16,6 +17,7 @@ use crate::ground::state::GUEST;
 use crate::signal::seen::UNSEEN;
 
 pub use crate::ground::caller::{own_thread, runtime};
+pub use crate::ground::hooks::before_barriers_end;
 
 /// Waits until the word is woken, if it holds `expected`, or until `deadline`, in nanoseconds of CLOCK_MONOTONIC. Returns 0
 /// if it was woken, else the error number of futex(2).
@@ -61,6 +63,14 @@ pub fn company(runtime: &'static Runtime) -> Company {
 pub fn has_company(runtime: &'static Runtime) -> bool {
     // A hint, as in `company`.
     runtime.kernel().current().vp().has_ready()
+}
+
+/// Makes every other kernel thread of the process pass a full barrier, as membarrier(2) does. Returns false if the kernel
+/// cannot be asked for that: without the runtime, or once the program may have a filter (seccomp(2)).
+pub fn pass_barriers() -> bool {
+    GUEST
+        .runtime()
+        .is_some_and(|runtime| runtime.kernel().pass_barriers())
 }
 
 /// Returns a word that is not 0 while this thread is bound: it has left the virtual processors for a kernel thread of its

@@ -30,7 +30,7 @@ use crate::call::{
 };
 use crate::ground::attributes::GuestAttributes;
 use crate::ground::entry::{Frame, mode};
-use crate::ground::hooks::hooks;
+use crate::ground::hooks::{self, hooks};
 use crate::ground::state::GUEST;
 use crate::ground::{access, mask};
 use crate::process::{self, loads};
@@ -956,6 +956,7 @@ fn expect_filter(is_activation: bool) {
     let Some(runtime) = GUEST.runtime() else {
         return;
     };
+    hooks::barriers_end();
     let inside = is_activation.then(|| runtime.enter());
     runtime.forbid_barriers();
     if let Some(inside) = inside {

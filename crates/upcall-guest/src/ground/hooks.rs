@@ -46,3 +46,17 @@ pub fn set(hooks: Hooks) {
 pub fn hooks() -> &'static Hooks {
     HOOKS.get().expect("they are set at start")
 }
+
+static BARRIERS_END: OnceLock<fn()> = OnceLock::new();
+
+/// Sets what is called before the process may pass no barriers any more, outside of the runtime. Only the first function counts.
+pub fn before_barriers_end(end: fn()) {
+    let _ = BARRIERS_END.set(end);
+}
+
+/// Calls it, if there is one.
+pub fn barriers_end() {
+    if let Some(end) = BARRIERS_END.get() {
+        end();
+    }
+}

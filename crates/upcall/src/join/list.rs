@@ -15,8 +15,11 @@
 //! for ever.
 //!
 //! A list is *known* while takers look at it ([`super::pieces`]). The thread forks a piece, then looks if its list is known.
-//! A taker that finds the list empty takes `known` away, then looks again. All four steps are SeqCst: either the taker sees
-//! the piece, or the thread sees that its list is not known.
+//! A taker that finds the list empty takes that away, then looks again. Between its two steps each of the two passes a full
+//! barrier: either the taker sees the piece, or the thread sees that its list is not known.
+//!
+//! The thread's barrier is a locked instruction. It needs none while the list is *biased* to it (docs/adr/0061): the taker
+//! then makes all kernel threads pass one (membarrier(2)).
 //!
 //! Approach rejected: a list through the pieces themselves. Takers would read stacks that may be in use for something else.
 
@@ -24,7 +27,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 
 use super::piece::Header;
-use crate::waiting::{AtomicU32, AtomicUsize};
+use crate::waiting::{AtomicU32, AtomicUsize, fence, light_barrier};
 
 /// So many pieces have room.
 const ROOM: usize = if cfg!(loom) { 2 } else { 128 };
@@ -32,6 +35,18 @@ const ROOM: usize = if cfg!(loom) { 2 } else { 128 };
 const NOTHING: usize = 0;
 const TAKEN: usize = 1;
 const JOINED: usize = 2;
+
+/// What takers know of a list.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub(crate) enum Known {
+    /// They do not look at it.
+    Not,
+    /// They do.
+    Shared,
+    /// They do, and pass barriers before they forget it.
+    Biased,
+}
 
 /// See the module's text.
 #[repr(align(128))]
@@ -68,8 +83,20 @@ impl List {
         let index = self.len.load(Ordering::Relaxed);
         let place = self.places.get(index)?;
         self.len.store(index + 1, Ordering::Relaxed);
-        // SeqCst: see the module's text. Release: pairs with the Acquire in `take`.
-        place.swap(piece.as_ptr().addr(), Ordering::SeqCst);
+        let piece = piece.as_ptr().addr();
+        if self.known.load(Ordering::Relaxed) == Known::Biased as u32 {
+            // Release: pairs with the Acquire in `take`.
+            place.store(piece, Ordering::Release);
+            // Pairs with the barriers in `Pieces::forget_empty`.
+            light_barrier();
+            if self.known.load(Ordering::Relaxed) != Known::Biased as u32 {
+                // SeqCst: see the module's text.
+                fence(Ordering::SeqCst);
+            }
+        } else {
+            // SeqCst: see the module's text. Release: as above.
+            place.swap(piece, Ordering::SeqCst);
+        }
         Some(Place { list: self, index })
     }
 
@@ -88,13 +115,18 @@ impl List {
     #[inline]
     pub(crate) fn is_known(&self) -> bool {
         // SeqCst: see the module's text.
-        self.known.load(Ordering::SeqCst) != 0
+        self.known.load(Ordering::SeqCst) != Known::Not as u32
+    }
+
+    /// Returns true if takers look at the list, and the thread puts pieces in without a barrier.
+    pub(crate) fn is_biased(&self) -> bool {
+        self.known.load(Ordering::Relaxed) == Known::Biased as u32
     }
 
     /// By one that has all known lists locked.
-    pub(crate) fn set_known(&self, known: bool) {
+    pub(crate) fn set_known(&self, known: Known) {
         // SeqCst: see the module's text.
-        self.known.swap(known.into(), Ordering::SeqCst);
+        self.known.swap(known as u32, Ordering::SeqCst);
     }
 
     /// Returns the oldest piece that nobody has taken.

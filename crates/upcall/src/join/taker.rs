@@ -12,6 +12,7 @@ use super::list::List;
 use super::piece::Header;
 use super::pieces::{Looked, Pieces};
 use crate::thread::{self, Builder};
+use crate::waiting;
 
 thread_local! {
     /// The calling thread's list.
@@ -76,12 +77,13 @@ fn pieces() -> &'static Pieces {
 
 #[cold]
 fn make() -> &'static Pieces {
-    let new = Box::into_raw(Box::new(Pieces::new()));
+    let new = Box::into_raw(Box::new(Pieces::new(waiting::pass_barriers())));
     // AcqRel: pairs with itself and with the Acquire in `pieces`.
     match PIECES.compare_exchange(ptr::null_mut(), new, Ordering::AcqRel, Ordering::Acquire) {
         Ok(_) => {
             // SAFETY: a function without conditions.
             unsafe { libc::pthread_atfork(None, None, Some(forget)) };
+            direct::before_barriers_end(end_bias);
             // SAFETY: leaked.
             unsafe { &*new }
         }
@@ -100,6 +102,14 @@ extern "C" fn forget() {
     PIECES.store(ptr::null_mut(), Ordering::Relaxed);
     OWN.set(ptr::null());
     let _ = KEPT.try_with(|kept| kept.list.take());
+}
+
+/// The program is about to install a filter, and no barrier may be passed any more.
+fn end_bias() {
+    // SAFETY: null, or leaked.
+    if let Some(pieces) = unsafe { PIECES.load(Ordering::Acquire).as_ref() } {
+        pieces.end_bias();
+    }
 }
 
 /// Returns the list of the calling thread, if what it forks may be a piece.

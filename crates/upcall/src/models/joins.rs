@@ -20,8 +20,9 @@ struct Forks {
 }
 
 impl Forks {
-    fn new() -> Self {
-        let (pieces, list) = (Box::leak(Box::new(Pieces::new())), list());
+    fn new(may_be_biased: bool) -> Self {
+        let pieces = Box::leak(Box::new(Pieces::new(may_be_biased)));
+        let list = list();
         Forks { pieces, list }
     }
 
@@ -46,6 +47,19 @@ impl Forks {
 
     fn begin(self) -> JoinHandle<u32> {
         thread::spawn(move || self.take())
+    }
+
+    /// Forks a piece, and waits for what it does. Returns the taker that it began.
+    fn wait_for_piece(self) -> Option<JoinHandle<u32>> {
+        let done = Signal::new();
+        let piece = Piece::new(|| done.set());
+        let place = self.list.push(piece.header()).unwrap();
+        let taker = self.announce();
+        done.wait();
+        assert!(!place.take_back());
+        // SAFETY: it was taken.
+        assert!(unsafe { piece.join() }.is_some());
+        taker
     }
 
     /// After a fork: begins a taker if there must be one.
@@ -136,10 +150,9 @@ fn pieces_are_joined_in_any_order() {
 
 /// The first piece is joined at once, whoever runs it. Then the thread forks another one, and waits for what that does, while
 /// a taker may be about to forget the list.
-#[test]
-fn a_piece_is_taken_where_its_thread_waits() {
-    check(|| {
-        let forks = Forks::new();
+fn waits_for_its_second_piece(may_be_biased: bool) {
+    check(move || {
+        let forks = Forks::new(may_be_biased);
         let value = Arc::new(Watched::default());
         let first = Piece::new(|| value.add());
         let place = forks.list.push(first.header()).unwrap();
@@ -152,25 +165,28 @@ fn a_piece_is_taken_where_its_thread_waits() {
             }
         }
         assert_eq!(value.get(), 1);
-        let done = Signal::new();
-        let second = Piece::new(|| done.set());
-        let place = forks.list.push(second.header()).unwrap();
-        takers.push(forks.announce());
-        done.wait();
-        assert!(!place.take_back());
-        // SAFETY: it was taken.
-        assert!(unsafe { second.join() }.is_some());
+        takers.push(forks.wait_for_piece());
         for taker in takers.into_iter().flatten() {
             taker.join().unwrap();
         }
     });
 }
 
+#[test]
+fn a_piece_is_taken_where_its_thread_waits() {
+    waits_for_its_second_piece(false);
+}
+
+#[test]
+fn a_piece_of_a_biased_list_is_taken_where_its_thread_waits() {
+    waits_for_its_second_piece(true);
+}
+
 /// The older of two pieces waits for the younger one, and the thread for both.
 #[test]
 fn pieces_that_wait_for_one_another_are_all_taken() {
     check(|| {
-        let forks = Forks::new();
+        let forks = Forks::new(true);
         let (one, two) = (Signal::new(), Signal::new());
         let older = Piece::new(|| {
             two.wait();
@@ -199,20 +215,13 @@ fn pieces_that_wait_for_one_another_are_all_taken() {
 #[test]
 fn the_pieces_of_two_threads_are_taken() {
     check(|| {
-        let forks = Forks::new();
+        let forks = Forks::new(true);
         let other = Forks {
             list: list(),
             ..forks
         };
         let waits = |forks: Forks| {
-            let done = Signal::new();
-            let piece = Piece::new(|| done.set());
-            let place = forks.list.push(piece.header()).unwrap();
-            let taker = forks.announce();
-            done.wait();
-            assert!(!place.take_back());
-            // SAFETY: it was taken.
-            assert!(unsafe { piece.join() }.is_some());
+            let taker = forks.wait_for_piece();
             taker.map_or(0, |taker| taker.join().unwrap())
         };
         let second = spawn(&Arc::new(()), move |()| waits(other));

@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use loom::cell::UnsafeCell;
 use loom::sync::Mutex;
-use loom::sync::atomic::{self, fence};
+use loom::sync::atomic;
+pub(crate) use loom::sync::atomic::fence;
 use loom::thread::{self, Thread};
 
 /// As in `std`. Loom takes SeqCst for AcqRel but in fences, so there is one on both sides of such a change. Of a load there is
@@ -196,6 +197,22 @@ impl Word for AtomicU64 {
 /// A thread that waits for this waits for its less significant half.
 pub(crate) fn low(word: &AtomicU64) -> &AtomicU64 {
     word
+}
+
+/// As on the machine, where the other half makes it one.
+pub(crate) fn light_barrier() {
+    fence(Ordering::SeqCst);
+}
+
+/// One that is passed here is one for all, with that.
+pub(crate) fn pass_barriers() -> bool {
+    fence(Ordering::SeqCst);
+    true
+}
+
+/// The clock stands still.
+pub(crate) fn now_ns() -> u64 {
+    0
 }
 
 /// Some moment.

@@ -1,6 +1,7 @@
 //! Fork and join: pieces that are called, pieces that are taken, and what happens to them when something goes wrong.
 
 mod ends;
+mod filtered;
 mod forks;
 mod waits;
 #[path = "../modes/mod.rs"]
@@ -166,6 +167,7 @@ fn main() {
     match word.as_deref() {
         Some("overflows") => return ends::overflows(&env::args().nth(2).unwrap()),
         Some("ranked") => return ranked(),
+        Some("filtered") => return filtered::filtered(),
         Some("waits") => {
             upcall::Runtime::start().unwrap();
             for _ in 0..10 {
@@ -177,8 +179,10 @@ fn main() {
     }
     if word.is_none() && upcall_linux::arch::SERVES_PROGRAMS && env::var_os(modes::MODE).is_none() {
         ends::overflows_are_told();
-        let output = again(&["ranked"], &[]);
-        assert!(output.status.success(), "{output:?}");
+        for word in ["ranked", "filtered"] {
+            let output = again(&[word], &[]);
+            assert!(output.status.success(), "{word}: {output:?}");
+        }
         counted();
     }
     if env::var_os(modes::MODE).is_some() && !modes::has_runtime() {
