@@ -186,10 +186,15 @@ pub trait Watch: Machine {
     /// processor. Where time slices may end late, this ends one that is over.
     fn computes(&self, _owner: &Activation<Self>, _dispatches: u64) {}
 
-    /// For how many nanoseconds the calling standby may nap before it looks again, while its owner is in its own code: a small
-    /// part of the time for which none has blocked there ([`Machine::now`]). `None`: it had better be at hand, and only lets
-    /// others run.
-    fn nap_ns(&self, _standby: &Activation<Self>, _quiet_ns: impl FnOnce() -> u64) -> Option<u64> {
+    /// For how many nanoseconds the calling standby may nap before it looks again: a small part of the time for which no owner has
+    /// blocked in its own code ([`Machine::now`]). `None`: it had better be at hand, and only lets others run. `only_events`: no
+    /// thread waits for the virtual processor.
+    fn nap_ns(
+        &self,
+        _standby: &Activation<Self>,
+        _only_events: bool,
+        _quiet_ns: impl FnOnce() -> u64,
+    ) -> Option<u64> {
         None
     }
 

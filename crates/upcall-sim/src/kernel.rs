@@ -320,7 +320,12 @@ impl Watch for Sim {
     }
 
     /// A nap is a yield: what it costs is time, which is not simulated.
-    fn nap_ns(&self, _standby: &Activation<Self>, _quiet_ns: impl FnOnce() -> u64) -> Option<u64> {
+    fn nap_ns(
+        &self,
+        _standby: &Activation<Self>,
+        _only_events: bool,
+        _quiet_ns: impl FnOnce() -> u64,
+    ) -> Option<u64> {
         let machine = self.machine();
         machine.chance(machine.style.doubts).then_some(1)
     }

@@ -310,7 +310,10 @@ impl<K: Kernel> Runtime<K> {
             match word.state() {
                 State::Idle if self.grant_idle(vp, word) => return true,
                 // Its standby will see whether the owner is blocked; it may well not be.
-                State::Kernel => self.call_standby(vp),
+                State::Kernel => {
+                    self.call_standby(vp);
+                    self.end_nap(vp);
+                }
                 _ => {}
             }
         }

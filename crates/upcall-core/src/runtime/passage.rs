@@ -246,7 +246,7 @@ impl<K: Kernel> Entered<K> {
         if runtime.standby_is_awake(vp) {
             self.set(State::Kernel);
             if vp.naps.load(Ordering::Relaxed) {
-                runtime.end_nap(vp);
+                runtime.calls_beside_nap(vp);
             }
         } else if !runtime.is_left()
             && (vp.has_ready() || runtime.seat_is_wanted() || runtime.kernel.is_contended())

@@ -11,12 +11,18 @@ use crate::sync::CHECKED;
 
 /// Looks in a row that find nothing to stand by for, before the standby sleeps.
 const LOOKS: u32 = if CHECKED { 0 } else { 4 };
+/// Dispatches of a virtual processor between two naps of its standby from which on a nap costs less than calls of a standby that
+/// sleeps.
+const LIVELY: u64 = if CHECKED { 1 } else { 8 };
+/// Nanoseconds without a call that blocked, after which the next one may go unnoticed for the rest of a nap, if nobody waits for
+/// the virtual processor.
+const CALM_NS: u64 = if CHECKED { 0 } else { 128_000_000 };
 
 impl<K: Kernel> Runtime<K> {
-    /// Returns true if nobody stands by for the owner of `vp`. SeqCst: an owner that roams looks here afterwards; who stands
-    /// by looks for owners that roam afterwards.
+    /// Returns true if nobody stands by for the owner of `vp` just now. SeqCst: an owner that roams looks here afterwards; who
+    /// stands by looks for owners that roam afterwards.
     pub fn is_unwatched(&self, vp: &Vp<K>) -> bool {
-        self.vps.is_unwatched(vp)
+        self.vps.is_unwatched(vp) || vp.naps.load(Ordering::SeqCst)
     }
 
     /// Returns true if somebody notices when the owner of `vp` blocks, and has somebody to call then.
@@ -122,7 +128,34 @@ impl<K: Kernel> Runtime<K> {
 
     /// The owner of `vp`, the caller, has announced a call in which it may block: its standby, which naps, is to see that. With
     /// no barrier between the announcement and the look for naps the two may miss each other. Then the nap ends by itself.
+    ///
+    /// Where calls hardly ever block and nothing waits for the virtual processor but events, the standby naps on. What gets
+    /// ready meanwhile rings.
     #[cold]
+    pub(super) fn calls_beside_nap(&'static self, vp: &'static Vp<K>) {
+        if !self.may_notice_late(vp) {
+            self.end_nap(vp);
+        }
+    }
+
+    /// The owner of `vp` is in a call. Returns true if a block there may be noticed a nap late: then those that make a thread
+    /// ready ring `vp`.
+    fn may_notice_late(&'static self, vp: &'static Vp<K>) -> bool {
+        let relieved = vp.relieved_ns.load(Ordering::Relaxed);
+        let is_calm = || self.kernel.now().saturating_sub(relieved) >= CALM_NS;
+        if self.work_waits_here(vp) || !is_calm() {
+            return false;
+        }
+        // SeqCst: who makes a thread ready looks here afterwards, and we for the thread.
+        self.vps.set_idle(vp);
+        !self.work_waits_here(vp)
+    }
+
+    fn work_waits_here(&'static self, vp: &'static Vp<K>) -> bool {
+        self.work_waits(vp) || self.work_waits_for(vp)
+    }
+
+    /// Ends the nap of the standby of `vp`, if it naps.
     pub(super) fn end_nap(&self, vp: &'static Vp<K>) {
         if vp.naps.swap(false, Ordering::Relaxed)
             && let Some(standby) = vp.standby.get(Ordering::Acquire)
@@ -149,11 +182,13 @@ impl<K: Kernel> Inside<K> {
     }
 
     /// The standby has seen that the owner in `word` is blocked. Returns true if it is not the standby any more.
-    fn relieve(&self, vp: &'static Vp<K>, word: Word<K>) -> bool {
+    fn relieve(&self, vp: &'static Vp<K>, word: Word<K>, late: bool) -> bool {
         let runtime = self.runtime();
-        if word.state() != State::Kernel {
-            let now = runtime.kernel.now();
-            vp.surprised_ns.store(now, Ordering::Relaxed);
+        let now = runtime.kernel.now();
+        match word.state() {
+            State::Kernel if !late => {}
+            State::Kernel => vp.relieved_ns.store(now, Ordering::Relaxed),
+            _ => vp.surprised_ns.store(now, Ordering::Relaxed),
         }
         if runtime.kernel.needs_heirs() {
             self.bequeath(vp, word);
@@ -212,6 +247,7 @@ impl<K: Kernel> Inside<K> {
             match word.state() {
                 // Offered to those that come back; the owner or one of them goes on in a moment.
                 State::Idle if runtime.work_waits_for(vp) => {}
+                State::Idle if self.naps_beside_idle(vp, seen) => {}
                 State::Idle => {
                     self.sleep_unless(vp, seen, || {
                         let idle = vp.word().state() == State::Idle;
@@ -233,7 +269,7 @@ impl<K: Kernel> Inside<K> {
                     let cheap_doubt =
                         word.state() == State::Kernel && runtime.work_waits_for(vp) && !has_slept;
                     if runtime.kernel.is_blocked(word.owner(), cheap_doubt) {
-                        if self.relieve(vp, word) {
+                        if self.relieve(vp, word, has_slept) {
                             return;
                         }
                     } else if word.state() == State::User && runtime.work_waits_for(vp) {
@@ -243,7 +279,9 @@ impl<K: Kernel> Inside<K> {
                 }
                 // Displaced, it blocked on a page fault before it was granted.
                 State::Granted => {
-                    if runtime.kernel.is_blocked(word.owner(), false) && self.relieve(vp, word) {
+                    if runtime.kernel.is_blocked(word.owner(), false)
+                        && self.relieve(vp, word, has_slept)
+                    {
                         return;
                     }
                 }
@@ -263,24 +301,61 @@ impl<K: Kernel> Inside<K> {
             let since = vp.surprised_ns.load(Ordering::Relaxed);
             runtime.kernel.now().saturating_sub(since)
         };
-        let nap_ns = match vp.word().state() {
-            State::Kernel => None,
-            _ => runtime.kernel.nap_ns(self.activation(), quiet_ns),
+        let may_nap = || vp.word().state() != State::Kernel || runtime.may_notice_late(vp);
+        let only_events = !runtime.work_waits_here(vp);
+        let nap_ns = match may_nap() {
+            true => runtime
+                .kernel
+                .nap_ns(self.activation(), only_events, quiet_ns),
+            false => None,
         };
         let Some(nap_ns) = nap_ns else {
             runtime.kernel.yield_processor();
             return false;
         };
-        // SeqCst: see `Runtime::end_nap`.
-        vp.naps.store(true, Ordering::SeqCst);
-        if vp.word().state() != State::Kernel {
-            runtime.kernel.nap(self.activation(), seen, nap_ns);
-        }
-        let napped = vp.naps.swap(false, Ordering::Relaxed);
+        let napped = self.nap(vp, seen, nap_ns, may_nap);
         if !napped {
             // The owner has ended it, and goes on to its call first.
             runtime.kernel.yield_processor();
         }
         napped
+    }
+
+    /// Naps for so long at most, if it may then still. Returns true if nobody has ended the nap.
+    fn nap(&self, vp: &'static Vp<K>, seen: u32, ns: u64, may: impl FnOnce() -> bool) -> bool {
+        let runtime = self.runtime();
+        vp.dispatches_at_nap
+            .store(vp.dispatches.load(Ordering::Relaxed), Ordering::Relaxed);
+        // SeqCst: see `Runtime::calls_beside_nap`.
+        vp.naps.store(true, Ordering::SeqCst);
+        if may() {
+            runtime.kernel.nap(self.activation(), seen, ns);
+        }
+        // SeqCst: see `Runtime::is_unwatched`.
+        let napped = vp.naps.swap(false, Ordering::SeqCst);
+        runtime.kernel.hold(vp);
+        napped
+    }
+
+    /// Naps while the virtual processor is idle, if it has run many threads since the last nap: it will have to be watched
+    /// again soon, and to call a standby that sleeps costs more. Returns false if it is to sleep.
+    fn naps_beside_idle(&self, vp: &'static Vp<K>, seen: u32) -> bool {
+        let runtime = self.runtime();
+        let dispatches = vp.dispatches.load(Ordering::Relaxed);
+        let before = vp.dispatches_at_nap.load(Ordering::Relaxed);
+        if dispatches.wrapping_sub(before) < LIVELY || runtime.seat_is_wanted() {
+            return false;
+        }
+        let quiet_ns = || {
+            let since = vp.surprised_ns.load(Ordering::Relaxed);
+            runtime.kernel.now().saturating_sub(since)
+        };
+        let Some(ns) = runtime.kernel.nap_ns(self.activation(), true, quiet_ns) else {
+            return false;
+        };
+        self.nap(vp, seen, ns, || {
+            vp.word().state() == State::Idle && !runtime.work_waits_for(vp)
+        });
+        true
     }
 }

@@ -174,6 +174,10 @@ pub struct Vp<K: Machine> {
     pub(crate) naps: AtomicBool,
     /// When the standby last saw an owner block outside of the calls that it announces, in nanoseconds.
     pub(crate) surprised_ns: AtomicU64,
+    /// When it last saw one block in such a call.
+    pub(crate) relieved_ns: AtomicU64,
+    /// What `dispatches` was when it napped last.
+    pub(crate) dispatches_at_nap: AtomicU64,
     pub(crate) displaced: SpinLock<Displaced<K>>,
     pub(crate) nr_displaced: AtomicU32,
     /// Somebody takes the bias away.
@@ -244,6 +248,8 @@ impl<K: Machine> Vp<K> {
             calling: AtomicBool::new(false),
             naps: AtomicBool::new(false),
             surprised_ns: AtomicU64::new(0),
+            relieved_ns: AtomicU64::new(0),
+            dispatches_at_nap: AtomicU64::new(0),
             displaced: SpinLock::new(Displaced::none()),
             nr_displaced: AtomicU32::new(0),
             unbiasing: AtomicBool::new(false),

@@ -567,8 +567,13 @@ impl upcall_core::kernel::Watch for Linux {
         choice::blocks(owner)
     }
 
-    fn nap_ns(&self, standby: &Activation, quiet_ns: impl FnOnce() -> u64) -> Option<u64> {
-        kernel_slices::nap_ns(standby, quiet_ns)
+    fn nap_ns(
+        &self,
+        standby: &Activation,
+        only_events: bool,
+        quiet_ns: impl FnOnce() -> u64,
+    ) -> Option<u64> {
+        kernel_slices::nap_ns(standby, only_events, quiet_ns)
             .filter(|_| !self.uses_sentinels() && !self.turns.is_contended())
     }
 

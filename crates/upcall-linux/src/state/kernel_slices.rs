@@ -117,9 +117,14 @@ pub(crate) fn is_busy_serving(activation: &Activation) -> bool {
     of(activation).is_some_and(|serving| serving.left.load(Ordering::Relaxed) != 0)
 }
 
-/// For how many nanoseconds a standby may sleep that has looked in vain for so many, if it may.
-pub(crate) fn nap_ns(standby: &Activation, in_vain: impl FnOnce() -> u64) -> Option<u64> {
-    is_busy_serving(standby).then(|| nap_after(in_vain()))?
+/// For how many nanoseconds a standby may sleep that has looked in vain for so many, if it may. `only_events`: no thread waits
+/// for the virtual processor.
+pub(crate) fn nap_ns(
+    standby: &Activation,
+    only_events: bool,
+    in_vain: impl FnOnce() -> u64,
+) -> Option<u64> {
+    (only_events || is_busy_serving(standby)).then(|| nap_after(in_vain()))?
 }
 
 fn nap_after(in_vain_ns: u64) -> Option<u64> {
