@@ -220,7 +220,8 @@ int upcall_thread_setdeadline(const struct timespec *deadline);
 /* ---- Fork and join: upcall_fork(3) ---- */
 
 /* A call that may run at the same time as what follows. In memory of the caller's, mostly on its stack, which must stay
- * there until the call is joined. */
+ * there until the call is joined. Join it also where an exception, pthread_exit(3) or a cancellation leaves the frame: in a
+ * destructor, or by pthread_cleanup_push(3). A thread that ends without ends the process by SIGABRT. */
 typedef struct upcall_fork {
     UPCALL_ALIGNAS(8) unsigned char opaque[80];
 } upcall_fork_t;
@@ -240,6 +241,7 @@ int upcall_fork(upcall_fork_t *fork, void *(*function)(void *), void *argument);
  * function was ended by pthread_exit(3) in a thread of its own, the result is PTHREAD_CANCELED.
  *   EINVAL   it was joined before
  *   EPERM    another thread has forked it
+ *   ESRCH    in the child of a fork(2): another thread of the parent had begun it, and is not in this process
  * A C++ exception that leaves the function ends the process (std::terminate). upcall.hpp has upcall::join, which hands
  * it on. */
 int upcall_fork_join(upcall_fork_t *fork, void **result);

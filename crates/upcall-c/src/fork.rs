@@ -92,6 +92,7 @@ c_functions_on_words! {
                 return 0;
             }
             Err(NotJoined::OfOther) => return libc::EPERM,
+            Err(NotJoined::OfParent) => return libc::ESRCH,
             Err(NotJoined::Before) => {}
         }
         libc::EINVAL

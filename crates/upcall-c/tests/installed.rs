@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
@@ -161,6 +162,42 @@ fn threads() {
 #[test]
 fn forks() {
     in_all_modes("forks", "forks.c");
+}
+
+#[test]
+fn forks_whose_thread_ends() {
+    let case = "forks_left";
+    in_all_modes(case, "forks_left.c");
+    in_all_modes("forks_thrown", "forks_thrown.cpp");
+    let Some(program) = compile(case, "forks_left.c") else {
+        return;
+    };
+    let own = modes().iter().filter(|mode| mode.contains(','));
+    for mode in own.chain(["default"].iter().filter(|_| modes().len() > 1)) {
+        for begun in ["begun", "not begun"] {
+            for how in ["exits", "is over", "is cancelled", "exits the process"] {
+                for place in ["stack", "static"] {
+                    let mut command = run(&program, mode);
+                    let output = command.args([how, begun, place]).output().expect("runs");
+                    let expected = match how {
+                        "exits the process" => (Some(5), None, ""),
+                        _ => (
+                            None,
+                            Some(libc::SIGABRT),
+                            "upcall: a thread has ended before it joined what it had forked\n",
+                        ),
+                    };
+                    let errors = String::from_utf8_lossy(&output.stderr);
+                    let status = output.status;
+                    assert_eq!(
+                        (status.code(), status.signal(), &*errors),
+                        expected,
+                        "{mode} {how} {begun} {place}"
+                    );
+                }
+            }
+        }
+    }
 }
 
 #[test]

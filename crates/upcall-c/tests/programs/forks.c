@@ -1,5 +1,6 @@
 /* Fork and join: calls that are made where they are joined, calls that are threads, and what is refused. */
 #include <stdatomic.h>
+#include <sys/wait.h>
 
 #include "check.h"
 
@@ -100,6 +101,58 @@ static void ends_early(void)
     CHECK(result == PTHREAD_CANCELED);
 }
 
+static atomic_int began;
+static upcall_semaphore_t goes;
+
+static void *begins(void *argument)
+{
+    atomic_store(&began, 1);
+    OK(upcall_semaphore_post(&meets));
+    if (argument)
+        OK(upcall_semaphore_wait(&goes));
+    return argument;
+}
+
+/* In the child of a fork: what nobody has begun is joined as ever, and what another thread has begun has no thread there. */
+static void in_a_child(void)
+{
+    const char *mode = getenv("MODE");
+    int is_alone = mode && strcmp(mode, "1,5000") == 0;
+    /* Otherwise it is a thread, of which the child knows nothing. */
+    if (upcall_served_by() != UPCALL_OWN)
+        return;
+    OK(upcall_semaphore_init(&goes, 0));
+    for (int taken = 0; taken < 2; taken++) {
+        upcall_fork_t fork_of_call;
+        void *argument = taken ? &fork_of_call : NULL, *result = &fork_of_call;
+        atomic_store(&began, 0);
+        OK(upcall_fork(&fork_of_call, begins, argument));
+        if (taken)
+            OK(upcall_semaphore_wait(&meets));
+        pid_t child = fork();
+        if (child == 0) {
+            /* What hangs ends by this. */
+            alarm(20);
+            int answer = upcall_fork_join(&fork_of_call, &result);
+            CHECK(taken ? answer == ESRCH : answer == 0 || answer == ESRCH);
+            CHECK(taken || answer == 0 || !is_alone || atomic_load(&began));
+            CHECK(answer || result == NULL);
+            ANSWERS(EINVAL, upcall_fork_join(&fork_of_call, NULL));
+            CHECK((size_t)fib((void *)8) == 21);
+            _exit(9);
+        }
+        int status;
+        CHECK(waitpid(child, &status, 0) == child);
+        CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 9);
+        if (taken)
+            OK(upcall_semaphore_post(&goes));
+        OK(upcall_fork_join(&fork_of_call, &result));
+        CHECK(result == argument);
+        if (!taken)
+            OK(upcall_semaphore_wait(&meets));
+    }
+}
+
 static void *joins_of_other(void *fork)
 {
     return (void *)(size_t)upcall_fork_join(fork, NULL);
@@ -131,6 +184,7 @@ static void *all(void *unused)
     CHECK((size_t)fib((void *)12) == 144);
     in_any_order();
     waits_in_between();
+    in_a_child();
     ends_early();
     refused();
     return unused;

@@ -31,6 +31,8 @@ pub enum NotJoined {
     OfOther,
     /// It was joined before.
     Before,
+    /// Another thread has begun it, before fork(2) made this process.
+    OfParent,
 }
 
 impl Fork {
@@ -87,19 +89,22 @@ impl Fork {
         // SAFETY: the caller's promise. Takers use the other fields only.
         let place = unsafe { &mut (*fork).place };
         let found = place.ok_or(NotJoined::Before)?;
-        if !taker::list().is_some_and(|own| found.is_in(own)) {
+        if !taker::is_own(found) {
             return Err(NotJoined::OfOther);
         }
         *place = None;
         // SAFETY: the call as it was forked is this thread's again, or it was taken, and ends.
-        Ok(unsafe {
+        unsafe {
             if found.take_back_any() {
-                ((*fork).function)((*fork).argument)
-            } else {
-                (*fork).header.wait();
-                (*fork).result
+                return Ok(((*fork).function)((*fork).argument));
             }
-        })
+            let header = &(*fork).header;
+            if taker::is_lost(found, header) {
+                return Err(NotJoined::OfParent);
+            }
+            header.wait();
+            Ok((*fork).result)
+        }
     }
 }
 

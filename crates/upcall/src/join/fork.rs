@@ -43,7 +43,8 @@ impl<'scope> Scope<'scope, '_> {
     /// ```
     ///
     /// What runs between fork and join may wait for `body`. `body` must not wait for what its forking thread does after the
-    /// join. A thread that has forked must join, or drop the handle, itself.
+    /// join. A thread that has forked must join, or drop the handle, itself. In the child of a fork(2) it joins as
+    /// [`join`](crate::join()) does.
     ///
     /// # Panics
     ///
@@ -114,10 +115,12 @@ struct Forked<F, T> {
 impl<F: FnOnce() -> T, T> Forked<F, T> {
     /// Returns the closure if nobody has begun it, else its result.
     fn end(&mut self) -> std::result::Result<F, Result<T>> {
-        let place = self.place.take();
-        if place.is_some_and(Place::take_back_any) {
-            // SAFETY: it is the caller's again.
-            return Ok(unsafe { self.piece.body() });
+        if let Some(place) = self.place.take() {
+            if place.take_back_any() {
+                // SAFETY: it is the caller's again.
+                return Ok(unsafe { self.piece.body() });
+            }
+            taker::expect_end(place, self.piece.known());
         }
         // SAFETY: it was taken.
         let result = unsafe { self.piece.join() };

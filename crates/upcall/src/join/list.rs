@@ -100,15 +100,9 @@ impl List {
         Some(Place { list: self, index })
     }
 
-    /// Takes all pieces back that are left, by a thread that ends. Returns true if one was taken.
-    pub(crate) fn leave(&self) -> bool {
-        let left = self.len.swap(0, Ordering::Relaxed);
-        let places = &self.places[..left];
-        let back = |place: &AtomicUsize| place.swap(NOTHING, Ordering::Relaxed) == TAKEN;
-        places
-            .iter()
-            .rev()
-            .fold(false, |taken, place| back(place) | taken)
+    /// Returns true if the thread has joined all that it has forked. By the thread itself.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len.load(Ordering::Relaxed) == 0
     }
 
     /// Returns true if takers look at the list.
@@ -197,5 +191,10 @@ impl Place {
     /// Returns true if the piece is in this list.
     pub(crate) fn is_in(self, list: &List) -> bool {
         std::ptr::eq(self.list, list)
+    }
+
+    /// The list that it is in.
+    pub(crate) fn list(self) -> &'static List {
+        self.list
     }
 }

@@ -15,6 +15,8 @@
 //! A list belongs to a thread and not to a virtual processor, since the thread may come back elsewhere.
 
 #[cfg(all(not(loom), target_arch = "x86_64", target_os = "linux"))]
+mod ended;
+#[cfg(all(not(loom), target_arch = "x86_64", target_os = "linux"))]
 pub mod foreign;
 #[cfg(not(loom))]
 mod fork;
@@ -77,11 +79,17 @@ mod functions {
     /// only a kernel thread has (its user, for example), `other` is always a thread of its own. The same holds without a
     /// runtime, and for more than 128 calls of `join` within one another in one thread: the inner ones.
     ///
+    /// # Processes
+    ///
+    /// In the child of a fork(2), the thread that has forked the process calls `other` as ever if nobody had begun it. If
+    /// another thread had, that thread is not in the child: the join says so and ends the child by SIGABRT. Where `other` is
+    /// always a thread of its own, the child waits for ever, as for any thread of its parent.
+    ///
     /// # Panics
     ///
     /// If one of them panicked, with its panic, when both have ended; with that of `one` if both panicked. If `one` panics
     /// before `other` has begun, `other` is dropped. The same holds for a cancellation of the calling thread. If panics abort,
-    /// a cancellation ends the process if another thread runs `other` meanwhile.
+    /// nothing is dropped: a thread that a cancellation or pthread_exit(3) ends before the join ends the process by SIGABRT.
     ///
     /// If `other` must be a thread of its own and there is no memory, or the kernel gives no thread. Otherwise `other` then
     /// runs after `one`, even where `one` waits.
@@ -155,6 +163,7 @@ mod functions {
                 let other = unsafe { piece.body() };
                 return (one, other());
             }
+            taker::expect_end(place, piece.known());
             // SAFETY: it was taken.
             let other = unsafe { piece.join() }.unwrap_or_else(|| Err(thread::ended_early()));
             (one, other.unwrap_or_else(|panic| resume_unwind(panic)))
@@ -173,6 +182,7 @@ mod functions {
                     // SAFETY: it is the caller's again.
                     drop(unsafe { self.piece.body() });
                 } else {
+                    taker::expect_end(self.place, self.piece.known());
                     // SAFETY: it was taken. What it ended with is lost: there is a panic already.
                     drop(unsafe { self.piece.join() });
                 }

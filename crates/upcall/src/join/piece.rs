@@ -58,6 +58,12 @@ impl Header {
         }
     }
 
+    /// Returns true if the taker that has taken it has ended it.
+    pub(crate) fn has_ended(&self) -> bool {
+        // Acquire: as in `wait`.
+        self.ended.load(Ordering::Acquire) == ENDED
+    }
+
     /// Waits until the taker that has taken it has ended it.
     #[cold]
     pub(crate) fn wait(&self) {
@@ -106,6 +112,11 @@ impl<F: FnOnce() -> R, R> Piece<F, R> {
     #[inline]
     pub(crate) fn header(&self) -> NonNull<Header> {
         NonNull::from(self).cast()
+    }
+
+    /// What a taker knows of it.
+    pub(crate) fn known(&self) -> &Header {
+        &self.header
     }
 
     /// Moves the work out.

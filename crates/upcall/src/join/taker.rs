@@ -8,7 +8,8 @@ use upcall_guest::state::GUEST;
 use upcall_guest::{direct, shell};
 use upcall_linux::{Thread, sys};
 
-use super::list::List;
+use super::ended;
+use super::list::{List, Place};
 use super::piece::Header;
 use super::pieces::{Looked, Pieces};
 use crate::thread::{self, Builder};
@@ -29,36 +30,38 @@ struct Kept {
 
 impl Drop for Kept {
     fn drop(&mut self) {
-        OWN.set(ptr::null());
-        if let Some(list) = self.list.take() {
-            list.owner.0.store(ptr::null_mut(), Ordering::Relaxed);
-            if list.leave() {
-                // pthread_exit(3) has ended the thread, and nothing was dropped, since panics abort.
-                sys::say(
-                    b"upcall: a thread has ended while another one ran a piece on its stack\n",
-                );
-                std::process::abort();
-            }
-            pieces().give_back(list);
+        let (list, runs) = (self.list.get(), self.runs.get());
+        let left = list.is_some_and(|list| !list.is_empty());
+        if left || runs.is_some() {
+            ended::between_fork_and_join(left, runs);
+            return;
         }
-        if let Some(piece) = self.runs.take() {
-            // SAFETY: this thread has taken it, and pthread_exit(3) has ended the thread.
-            unsafe { end(piece) };
+        OWN.set(ptr::null());
+        if let Some(list) = list {
+            list.owner.thread.store(ptr::null_mut(), Ordering::Relaxed);
+            pieces().give_back(list);
         }
     }
 }
 
 /// Which thread has a list.
-pub(super) struct Owner(AtomicPtr<Thread>);
+pub(super) struct Owner {
+    thread: AtomicPtr<Thread>,
+    /// In the child of a fork, for the list of the thread that has forked the process: that thread's `OWN`. Else null.
+    in_child: AtomicPtr<Cell<*const List>>,
+}
 
 impl Owner {
     pub(super) fn nobody() -> Self {
-        Owner(AtomicPtr::new(ptr::null_mut()))
+        Owner {
+            thread: AtomicPtr::new(ptr::null_mut()),
+            in_child: AtomicPtr::new(ptr::null_mut()),
+        }
     }
 
     fn thread(&self) -> Option<&'static Thread> {
         // SAFETY: null, or a thread, whose memory is there for ever.
-        unsafe { self.0.load(Ordering::Relaxed).as_ref() }
+        unsafe { self.thread.load(Ordering::Relaxed).as_ref() }
     }
 
     /// Returns true if the thread waits, as far as one can know.
@@ -97,9 +100,12 @@ fn make() -> &'static Pieces {
 }
 
 /// In the child of a fork there are no takers. What the parent had, perhaps locked, is left alone. The thread joins what it
-/// has forked as ever.
+/// has forked as ever, unless another one runs it.
 extern "C" fn forget() {
     PIECES.store(ptr::null_mut(), Ordering::Relaxed);
+    if let Some(list) = list() {
+        list.owner.in_child.store(here(), Ordering::Relaxed);
+    }
     OWN.set(ptr::null());
     let _ = KEPT.try_with(|kept| kept.list.take());
 }
@@ -109,6 +115,39 @@ fn end_bias() {
     // SAFETY: null, or leaked.
     if let Some(pieces) = unsafe { PIECES.load(Ordering::Acquire).as_ref() } {
         pieces.end_bias();
+    }
+}
+
+/// The calling thread's `OWN`: a name for the thread, which it keeps in the child of a fork.
+fn here() -> *mut Cell<*const List> {
+    OWN.with(|own| ptr::from_ref(own).cast_mut())
+}
+
+/// Returns true if the calling thread has forked the piece at this place.
+#[inline]
+pub(super) fn is_own(place: Place) -> bool {
+    list().is_some_and(|own| place.is_in(own)) || is_of_parent(place)
+}
+
+/// Returns true if the calling thread has forked the piece at this place, and then this process.
+#[cold]
+fn is_of_parent(place: Place) -> bool {
+    place.list().owner.in_child.load(Ordering::Relaxed) == here()
+}
+
+/// Returns true if the taker of a piece, which the calling thread has forked, is not in this process.
+pub(super) fn is_lost(place: Place, piece: &Header) -> bool {
+    is_of_parent(place) && !piece.has_ended()
+}
+
+/// Called before the calling thread waits for a piece that was taken. Ends the process if it would wait for ever.
+#[cold]
+pub(super) fn expect_end(place: Place, piece: &Header) {
+    if is_lost(place, piece) {
+        sys::say(
+            b"upcall: the child of a fork(2) cannot join what another thread of its parent runs\n",
+        );
+        std::process::abort();
     }
 }
 
@@ -143,9 +182,8 @@ fn first() -> Option<&'static List> {
     KEPT.try_with(|kept| {
         let list = pieces().list();
         kept.list.set(Some(list));
-        list.owner
-            .0
-            .store(ptr::from_ref(thread).cast_mut(), Ordering::Relaxed);
+        let owner = &list.owner.thread;
+        owner.store(ptr::from_ref(thread).cast_mut(), Ordering::Relaxed);
         OWN.set(list);
         list
     })
@@ -165,7 +203,9 @@ impl List {
 #[cold]
 #[inline(never)]
 pub(super) fn announce(list: &'static List) {
-    if pieces().announce(list) {
+    // Not if a signal's handler has just made this the child of a fork.
+    let is_parents = !list.owner.in_child.load(Ordering::Relaxed).is_null();
+    if !is_parents && pieces().announce(list) {
         begin();
     }
 }
@@ -218,7 +258,7 @@ fn take() {
 /// # Safety
 ///
 /// As [`Header::end`].
-unsafe fn end(piece: NonNull<Header>) {
+pub(super) unsafe fn end(piece: NonNull<Header>) {
     set_mask(!0);
     // SAFETY: the caller's promise.
     unsafe { Header::end(piece) };

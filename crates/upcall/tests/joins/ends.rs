@@ -12,6 +12,11 @@ use super::{again, fib, modes};
 
 unsafe extern "C-unwind" {
     fn pthread_exit(value: *mut libc::c_void) -> !;
+    fn pause() -> i32;
+}
+
+unsafe extern "C" {
+    fn pthread_cancel(thread: libc::pthread_t) -> i32;
 }
 
 /// Counts how often it is dropped.
@@ -105,14 +110,17 @@ pub fn a_panic_waits_for_what_has_begun() {
     assert_eq!((found, over.into_inner()), (6, true));
 }
 
-/// pthread_exit(3), as a cancellation does, runs the destructors of what is on the stack. In a thread of C's: those of Rust
-/// do not let it pass, and without a runtime a scope of them is in between.
+/// pthread_exit(3) and a cancellation run the destructors of what is on the stack. In a thread of C's: those of Rust
+/// do not let them pass, and without a runtime a scope of them is in between.
 pub fn an_early_end_of_the_creator() {
     if !modes::has_runtime() {
         return;
     }
     struct Seen {
         taken: bool,
+        /// By another thread, while it waits. Otherwise the thread ends itself.
+        cancelled: bool,
+        waits: Semaphore,
         go: Semaphore,
         ended: AtomicU32,
         dropped: AtomicU32,
@@ -126,18 +134,29 @@ pub fn an_early_end_of_the_creator() {
             if seen.taken {
                 seen.go.acquire();
             }
+            if seen.cancelled {
+                seen.waits.release();
+                // SAFETY: as below. A handler of a signal ends the call, and the next one waits again.
+                while unsafe { pause() } != 0 {}
+            }
             // SAFETY: what is on this stack is dropped.
             unsafe { pthread_exit(std::ptr::null_mut()) }
         };
         let other = || {
             seen.go.release();
+            // It runs when its thread is cancelled.
+            for _ in 0..if seen.taken { 50 } else { 0 } {
+                thread::yield_now();
+            }
             drop(kept);
         };
         upcall::join(one, other).0
     }
-    for taken in [false, true] {
+    for (taken, cancelled) in [(false, false), (true, false), (false, true), (true, true)] {
         let mut seen = Seen {
             taken,
+            cancelled,
+            waits: Semaphore::new(0),
             go: Semaphore::new(0),
             ended: AtomicU32::new(0),
             dropped: AtomicU32::new(0),
@@ -153,10 +172,14 @@ pub fn an_early_end_of_the_creator() {
             let argument = (&raw mut seen).cast();
             let made = libc::pthread_create(&raw mut thread, std::ptr::null(), body, argument);
             assert_eq!(made, 0);
+            if cancelled {
+                seen.waits.acquire();
+                assert_eq!(pthread_cancel(thread), 0);
+            }
             assert_eq!(libc::pthread_join(thread, std::ptr::null_mut()), 0);
         }
-        assert_eq!(seen.ended.into_inner(), 1, "taken: {taken}");
-        assert_eq!(seen.dropped.into_inner(), 1, "taken: {taken}");
+        let counts = [seen.ended, seen.dropped].map(AtomicU32::into_inner);
+        assert_eq!(counts, [1, 1], "taken: {taken}, cancelled: {cancelled}");
     }
     assert_eq!(fib(10), 55);
 }
@@ -186,6 +209,158 @@ pub fn a_child_of_fork_joins() {
         libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 1,
         "{status:#x}"
     );
+}
+
+/// A piece that another thread has begun before the fork has no thread in the child. It was waited for for ever.
+pub fn a_child_of_fork_waits_for_nobody_of_its_parent() {
+    if !modes::has_runtime() {
+        return;
+    }
+    let forks = |begun: &Semaphore, go: &Semaphore| {
+        begun.acquire();
+        // SAFETY: the child joins, and ends.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            // What hangs ends by this.
+            // SAFETY: asks for a signal.
+            unsafe { libc::alarm(20) };
+            return;
+        }
+        let mut status = 0;
+        // SAFETY: a child of ours.
+        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+        assert!(
+            libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGABRT,
+            "{status:#x}"
+        );
+        go.release();
+    };
+    let (begun, go) = (Semaphore::new(0), Semaphore::new(0));
+    let own = std::process::id();
+    let other = || {
+        begun.release();
+        go.acquire();
+    };
+    upcall::join(|| forks(&begun, &go), other);
+    assert_eq!(std::process::id(), own, "the child has joined");
+    thread::scope(|scope| {
+        let handle = scope.fork(other);
+        forks(&begun, &go);
+        handle.join().unwrap();
+    });
+    assert_eq!(std::process::id(), own, "the child has joined");
+    // A panic waits for it, too.
+    let found = panics_with(|| {
+        let one = || {
+            forks(&begun, &go);
+            resume_unwind(Box::new(4))
+        };
+        upcall::join(one, other)
+    });
+    assert_eq!((found, std::process::id()), (4, own));
+}
+
+/// Both in the parent and in the child, where it makes no difference who has forked the process.
+pub fn a_child_joins_what_nobody_has_begun() {
+    let begun = AtomicBool::new(false);
+    let fib = |n| {
+        begun.store(true, Ordering::Relaxed);
+        fib(n)
+    };
+    let forks = || {
+        // SAFETY: the child joins, and ends.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            // What hangs ends by this.
+            // SAFETY: asks for a signal.
+            unsafe { libc::alarm(20) };
+        }
+        (child, begun.load(Ordering::Relaxed))
+    };
+    let ((child, is_late, inner), value) = upcall::join(
+        || {
+            thread::scope(|scope| {
+                let handle = scope.fork(|| fib(7));
+                let (child, is_late) = forks();
+                (child, is_late, handle.join().unwrap())
+            })
+        },
+        || fib(8),
+    );
+    assert_eq!((inner, value), (13, 21));
+    if child == 0 {
+        // SAFETY: ends the child.
+        unsafe { libc::_exit(7) };
+    }
+    let mut status = 0;
+    // SAFETY: a child of ours.
+    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    if is_late {
+        return println!("skipped: a_child_joins_what_nobody_has_begun: fork(2) has blocked");
+    }
+    let ended = (libc::WIFEXITED(status), libc::WEXITSTATUS(status));
+    assert_eq!(ended, (true, 7));
+}
+
+/// exit(3) destroys the thread-local storage of a thread whose frames are all there. The process ended by SIGABRT, or the thread
+/// that had forked went on.
+pub fn exits(side: &str) {
+    static NEVER: Semaphore = Semaphore::new(0);
+    extern "C" fn last() {
+        assert_eq!(fib(10), 55);
+        if !WAITED_FOR.load(Ordering::Relaxed) {
+            return;
+        }
+        // What nobody has begun is begun now.
+        WAITS.acquire();
+    }
+    static WAITED_FOR: AtomicBool = AtomicBool::new(false);
+    static WAITS: Semaphore = Semaphore::new(0);
+    // SAFETY: a function that is there.
+    assert_eq!(unsafe { libc::atexit(last) }, 0);
+    let begun = Semaphore::new(0);
+    let exits = || std::process::exit(3);
+    match side {
+        "creator" => upcall::join(
+            || {
+                begun.acquire();
+                exits()
+            },
+            || {
+                begun.release();
+                NEVER.acquire();
+            },
+        ),
+        "creator in time" => {
+            WAITED_FOR.store(true, Ordering::Relaxed);
+            upcall::join(exits, || WAITS.release())
+        }
+        _ => upcall::join(
+            || begun.acquire(),
+            || {
+                begun.release();
+                exits()
+            },
+        ),
+    };
+}
+
+pub fn exits_between_fork_and_join() {
+    for thread in ["main", "other"] {
+        for side in ["creator", "creator in time", "taker"] {
+            for vps in ["1", "2"] {
+                let output = again(&["exits", side, thread], &[("UPCALL_VPS", vps)]);
+                let said = String::from_utf8_lossy(&output.stderr);
+                assert_eq!(
+                    output.status.code(),
+                    Some(3),
+                    "{side} {thread} {vps}: {said}"
+                );
+                assert_eq!(said, "", "{side} {thread} {vps}");
+            }
+        }
+    }
+    println!("ok {}", stringify!(exits_between_fork_and_join));
 }
 
 /// In a destructor of thread-local storage, after that of the thread's own list or before.

@@ -168,6 +168,17 @@ fn main() {
         Some("overflows") => return ends::overflows(&env::args().nth(2).unwrap()),
         Some("ranked") => return ranked(),
         Some("filtered") => return filtered::filtered(),
+        Some("exits") => {
+            let side = env::args().nth(2).unwrap();
+            // What hangs ends by this.
+            // SAFETY: asks for a signal.
+            unsafe { libc::alarm(100) };
+            return match env::args().nth(3).as_deref() {
+                Some("main") => ends::exits(&side),
+                _ => thread::spawn(move || ends::exits(&side)).join().unwrap(),
+            };
+        }
+        Some("children") => return ends::a_child_joins_what_nobody_has_begun(),
         Some("waits") => {
             upcall::Runtime::start().unwrap();
             for _ in 0..10 {
@@ -183,6 +194,10 @@ fn main() {
             let output = again(&[word], &[]);
             assert!(output.status.success(), "{word}: {output:?}");
         }
+        ends::exits_between_fork_and_join();
+        let alone = [("UPCALL_VPS", "1"), ("UPCALL_SLICE_US", "1000000")];
+        let output = again(&["children"], &alone);
+        assert!(output.status.success(), "{output:?}");
         counted();
     }
     if env::var_os(modes::MODE).is_some() && !modes::has_runtime() {
@@ -206,6 +221,7 @@ fn main() {
         ends::a_panic_waits_for_what_has_begun
         ends::an_early_end_of_the_creator
         ends::a_child_of_fork_joins
+        ends::a_child_of_fork_waits_for_nobody_of_its_parent
         ends::joins_at_the_end_of_a_thread
         forks::in_any_order
         forks::run_where_their_thread_waits
