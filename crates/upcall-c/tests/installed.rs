@@ -177,6 +177,10 @@ fn forks_whose_thread_ends() {
         for begun in ["begun", "not begun"] {
             for how in ["exits", "is over", "is cancelled", "exits the process"] {
                 for place in ["stack", "static"] {
+                    // Another virtual processor could begin it when that frame is gone.
+                    if begun != "begun" && place == "stack" && !mode.starts_with("1,") {
+                        continue;
+                    }
                     let mut command = run(&program, mode);
                     let output = command.args([how, begun, place]).output().expect("runs");
                     let expected = match how {

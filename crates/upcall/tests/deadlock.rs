@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use upcall::sync::{Barrier, Mutex};
+use upcall::sync::{Barrier, Mutex, Semaphore};
 use upcall::thread::Builder;
 
 const ALL: &[&str] = &[
@@ -14,6 +14,7 @@ const ALL: &[&str] = &[
     "std_too",
     "a_channel_without_sender",
     "after_many_threads",
+    "a_piece_that_waits_for_its_creator",
 ];
 const NONE: &[&str] = &["quiet", "with_a_handler", "with_a_timer", "with_a_socket"];
 
@@ -71,6 +72,26 @@ fn a_channel_without_sender() {
     drop((sender, kept));
 }
 
+#[inline(never)]
+fn waits_for_its_creator(joined: &Semaphore) {
+    joined.acquire();
+    // Not its last call: it would not be there.
+    std::hint::black_box(joined);
+}
+
+#[inline(never)]
+fn joins_first(joined: &Semaphore) {
+    let begun = Semaphore::new(0);
+    upcall::join(
+        || begun.acquire(),
+        || {
+            begun.release();
+            waits_for_its_creator(joined);
+        },
+    );
+    joined.release();
+}
+
 fn start(vps: u32, report: bool) {
     upcall::Runtime::builder()
         .virtual_processors(vps, vps)
@@ -85,6 +106,7 @@ fn case(name: &str, vps: u32) {
         "two_mutexes" | "quiet" => two_mutexes(),
         "std_too" => std_too(),
         "a_channel_without_sender" => a_channel_without_sender(),
+        "a_piece_that_waits_for_its_creator" => joins_first(&Semaphore::new(0)),
         // The runtime looks after what they leave behind.
         "after_many_threads" => {
             let all = Barrier::new(300);
@@ -172,6 +194,9 @@ fn main() {
                     (3, &["takes_two", "philosopher 0", "philosopher 1"])
                 }
                 "std_too" => (2, &["locks_twice"]),
+                "a_piece_that_waits_for_its_creator" => {
+                    (2, &["joins_first", "waits_for_its_creator"])
+                }
                 _ => (1, &["receives"]),
             };
             assert!(report.contains(&format!("all {count} threads")), "{report}");

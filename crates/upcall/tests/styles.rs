@@ -13,6 +13,7 @@ use std::time::Duration;
 use rayon::prelude::*;
 use upcall::actor::{self, Actor, Address, NoReply, Reply};
 use upcall::future::{block_on, blocking, spawn};
+use upcall::sync::Semaphore;
 use upcall::{thread, workers};
 
 /// Asks for nothing, and wakes its waker in between: yields so many times.
@@ -138,6 +139,26 @@ fn parallel_iterators_run_on_threads_that_may_block() {
         });
     });
     assert_eq!(slept.into_inner(), 64);
+    // What a thread of the pool forks itself.
+    let (waited, sum) = pool.install(|| {
+        (0..64u64)
+            .into_par_iter()
+            .map(|number| {
+                let go = Semaphore::new(0);
+                let ((), one) = upcall::join(
+                    || go.acquire(),
+                    || {
+                        go.release();
+                        1
+                    },
+                );
+                let inside = || (0..8u64).into_par_iter().sum::<u64>();
+                let (inner, fib) = upcall::join(inside, || fib(8));
+                (one, number + inner + fib)
+            })
+            .reduce(|| (0, 0), |one, other| (one.0 + other.0, one.1 + other.1))
+    });
+    assert_eq!((waited, sum), (64, 64 * 63 / 2 + 64 * (28 + 21)));
     let panic = catch_unwind(AssertUnwindSafe(|| {
         pool.install(|| {
             (0..10)

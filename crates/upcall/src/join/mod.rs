@@ -72,8 +72,9 @@ mod functions {
     ///
     /// Where `other` runs in the calling thread, [`thread::current`] and thread-local storage are the caller's. If it sets
     /// its priority or its signal mask, or calls pthread_exit(3), this concerns the caller. Otherwise `other` is a thread
-    /// of its own, with a stack of the usual size, its own thread-local storage and the caller's signal mask. The program
-    /// cannot choose between the two.
+    /// of its own, with a stack of the usual size, its own thread-local storage and the caller's signal mask. As in any
+    /// thread of the crate, what needs a kernel thread of its own (sched_setscheduler(2), for example) fails with EPERM there.
+    /// The program cannot choose between the two.
     ///
     /// Where threads have priorities, deadlines or a policy of the program's own, and in a thread that has changed what
     /// only a kernel thread has (its user, for example), `other` is always a thread of its own. The same holds without a

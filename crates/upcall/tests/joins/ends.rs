@@ -406,14 +406,44 @@ pub fn overflows(half: &str) {
         let (one, other) = upcall::join(|| next[2], || second(next[1]));
         one.wrapping_add(other)
     }
-    let half = if half == "first" { first } else { second };
+    fn forked(last: u8) -> u8 {
+        let next = std::hint::black_box([last; 64]);
+        thread::scope(|scope| {
+            let other = scope.fork(|| forked(next[1]));
+            next[2].wrapping_add(other.join().unwrap())
+        })
+    }
+    let body: fn(u8) -> u8 = match half {
+        "second" => second,
+        "fork" => forked,
+        _ => first,
+    };
+    let is_taken = half == "taken";
     let thread = Builder::new().name("the deep one".to_owned());
-    let thread = thread.spawn(move || half(1)).unwrap();
-    thread.join().unwrap();
+    let thread = thread.spawn(move || {
+        if !is_taken {
+            return body(1);
+        }
+        let (begun, own) = (Semaphore::new(0), thread::current().id());
+        let piece = || {
+            begun.release();
+            assert_ne!(thread::current().id(), own);
+            name_thread("the taken one");
+            body(1)
+        };
+        upcall::join(|| begun.acquire(), piece).1
+    });
+    thread.unwrap().join().unwrap();
+}
+
+fn name_thread(name: &str) {
+    let name = std::ffi::CString::new(name).unwrap();
+    // SAFETY: reads the name.
+    unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
 }
 
 pub fn overflows_are_told() {
-    for half in ["first", "second"] {
+    for half in ["first", "second", "fork", "taken"] {
         let alone = [("UPCALL_VPS", "1"), ("UPCALL_SLICE_US", "1000000")];
         let output = again(&["overflows", half], &alone);
         let said = String::from_utf8_lossy(&output.stderr);
@@ -423,8 +453,13 @@ pub fn overflows_are_told() {
             Some(libc::SIGSEGV),
             "{half}: {status}\n{said}"
         );
+        let name = if half == "taken" {
+            "the taken one"
+        } else {
+            "the deep one"
+        };
         assert!(
-            said.contains("thread 'the deep one' has overflowed its stack"),
+            said.contains(&format!("thread '{name}' has overflowed its stack")),
             "{half}: {said}"
         );
     }

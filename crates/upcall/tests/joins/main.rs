@@ -12,7 +12,9 @@ use std::cell::Cell;
 use std::env;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
+use upcall::policy::{Id, Policy, Rank, Threads, Why};
 use upcall::thread::{self, Builder};
 
 fn fib(n: u32) -> u64 {
@@ -120,16 +122,41 @@ fn a_piece_has_the_mask_of_its_creator() {
     assert_eq!(seen, (true, false));
 }
 
+/// Those with a tag wait for all others.
+struct TaggedLast;
+
+impl Policy for TaggedLast {
+    fn ready(&mut self, threads: &mut Threads, thread: Id, _: Why) -> Rank {
+        Rank(Rank::COMMON.0 + threads.tag(thread).unwrap_or(0))
+    }
+}
+
+const RANKED: [&str; 3] = ["priority", "deadline", "own"];
+
 /// A process whose threads have ranks: what is forked is a thread, in its place.
-fn ranked() {
-    upcall::Runtime::builder()
-        .virtual_processors(1, 1)
-        .policy(upcall::policy::Priority)
-        .start()
-        .unwrap();
-    thread::set_priority(20);
+fn ranked(by: &str) {
+    let one = upcall::Runtime::builder().virtual_processors(1, 1);
+    let below = Builder::new();
+    let below = match by {
+        "priority" => {
+            one.policy(upcall::policy::Priority).start().unwrap();
+            thread::set_priority(20);
+            below.priority(10)
+        }
+        "deadline" => {
+            let after = |seconds| Instant::now() + Duration::from_secs(seconds);
+            let by_deadline = one.policy(upcall::policy::EarliestDeadline);
+            by_deadline.start().unwrap();
+            thread::set_deadline(after(100));
+            below.deadline(after(1000))
+        }
+        _ => {
+            one.policy(TaggedLast).start().unwrap();
+            below.tag(1)
+        }
+    };
     let own = thread::current().id();
-    let below = Builder::new().priority(10).spawn(|| ()).unwrap();
+    let below = below.spawn(|| ()).unwrap();
     let go = upcall::sync::Semaphore::new(0);
     let ((), (id, before)) = upcall::join(
         || go.acquire(),
@@ -141,8 +168,62 @@ fn ranked() {
     assert_ne!(id, own);
     assert!(!before, "a less urgent thread went first");
     below.join().unwrap();
+    if by == "priority" {
+        // The caller keeps its own.
+        upcall::join(|| (), || thread::set_priority(15));
+        let between = Builder::new().priority(17).spawn(|| ()).unwrap();
+        assert!(!between.is_finished(), "the caller has the other's");
+        between.join().unwrap();
+    }
     let (one, other) = upcall::join(|| thread::current().id(), || thread::current().id());
     assert!(one == own && other != own);
+}
+
+/// sched_setscheduler(2) gives the thread a kernel thread of its own: what that forks is a thread, too. A thread of the crate, as
+/// the taker is, cannot have one.
+fn a_piece_sets_its_own_thread() {
+    // SAFETY: of the calling thread.
+    let policy = || unsafe { libc::sched_getscheduler(0) };
+    let sets = || {
+        let parameters = libc::sched_param { sched_priority: 0 };
+        // SAFETY: as above; reads the parameters.
+        let set = unsafe { libc::sched_setscheduler(0, libc::SCHED_BATCH, &raw const parameters) };
+        let error = std::io::Error::last_os_error().raw_os_error();
+        (thread::current().id(), (set != 0).then_some(error))
+    };
+    let called = |taken: bool| {
+        let own = thread::current().id();
+        let go = upcall::sync::Semaphore::new(0);
+        let one = || {
+            if taken {
+                go.acquire();
+            }
+        };
+        let ((), (id, error)) = upcall::join(one, || {
+            go.release();
+            sets()
+        });
+        if id != own {
+            assert_eq!(policy(), libc::SCHED_OTHER);
+            assert_eq!(error, modes::has_runtime().then_some(Some(libc::EPERM)));
+            return false;
+        }
+        assert_eq!((policy(), error), (libc::SCHED_BATCH, None));
+        let id = || thread::current().id();
+        assert_ne!(upcall::join(|| (), id).1, own);
+        assert_ne!(thread::scope(|scope| scope.fork(id).join().unwrap()), own);
+        assert!(!taken);
+        true
+    };
+    let mut calls = 0;
+    for round in 0..60 {
+        // Such a one may be bound.
+        std::thread::scope(|scope| {
+            let called = scope.spawn(|| called(round % 2 == 1));
+            calls += u32::from(called.join().unwrap());
+        });
+    }
+    assert!((calls == 0) != modes::has_runtime(), "{calls}");
 }
 
 fn again(words: &[&str], settings: &[(&str, &str)]) -> std::process::Output {
@@ -166,8 +247,8 @@ fn main() {
     let word = env::args().nth(1);
     match word.as_deref() {
         Some("overflows") => return ends::overflows(&env::args().nth(2).unwrap()),
-        Some("ranked") => return ranked(),
         Some("filtered") => return filtered::filtered(),
+        Some("ranked") => return ranked(&env::args().nth(2).unwrap()),
         Some("exits") => {
             let side = env::args().nth(2).unwrap();
             // What hangs ends by this.
@@ -190,11 +271,13 @@ fn main() {
     }
     if word.is_none() && upcall_linux::arch::SERVES_PROGRAMS && env::var_os(modes::MODE).is_none() {
         ends::overflows_are_told();
-        for word in ["ranked", "filtered"] {
-            let output = again(&[word], &[]);
-            assert!(output.status.success(), "{word}: {output:?}");
-        }
+        let output = again(&["filtered"], &[]);
+        assert!(output.status.success(), "{output:?}");
         ends::exits_between_fork_and_join();
+        for by in RANKED {
+            let output = again(&["ranked", by], &[]);
+            assert!(output.status.success(), "{by}: {output:?}");
+        }
         let alone = [("UPCALL_VPS", "1"), ("UPCALL_SLICE_US", "1000000")];
         let output = again(&["children"], &alone);
         assert!(output.status.success(), "{output:?}");
@@ -210,6 +293,7 @@ fn main() {
         more_pieces_than_have_room
         a_piece_is_one_thread_or_the_other
         a_piece_has_the_mask_of_its_creator
+        a_piece_sets_its_own_thread
         waits::for_a_semaphore
         waits::for_all_pieces_at_once
         waits::for_a_lock_in_the_kernel
