@@ -108,6 +108,48 @@ fn a_piece_is_run_by_one_of_two() {
     });
 }
 
+/// The thread that has forked is unwound, and a taker may run the piece, which panics. What the piece holds is dropped once, and before
+/// that stack is gone; the panic is there for the thread.
+#[test]
+fn a_piece_that_panics_is_dropped_by_one_of_two() {
+    struct Holds<'a>(&'a Watched);
+    impl Drop for Holds<'_> {
+        fn drop(&mut self) {
+            self.0.add();
+        }
+    }
+    check(|| {
+        let list = list();
+        let value = Watched::default();
+        let holds = Holds(&value);
+        let piece = Piece::new(move || -> () {
+            let _holds = holds;
+            std::panic::resume_unwind(Box::new(5))
+        });
+        let place = list.push(piece.header()).unwrap();
+        let taker = thread::spawn(move || {
+            // SAFETY: it was taken.
+            list.take().inspect(|&piece| unsafe {
+                Header::run(piece);
+                Header::end(piece);
+            });
+        });
+        // As the drop of what `join` has forked.
+        // SAFETY: it is this thread's, or was taken.
+        unsafe {
+            if place.take_back() {
+                drop(piece.body());
+            } else {
+                let panic = piece.join().unwrap().unwrap_err();
+                assert_eq!(*panic.downcast::<i32>().unwrap(), 5);
+            }
+        }
+        assert_eq!(value.get(), 1);
+        drop(piece);
+        taker.join().unwrap();
+    });
+}
+
 /// The older of two is joined before the younger one, and a taker takes up to two. Then there is room for two again.
 #[test]
 fn pieces_are_joined_in_any_order() {
