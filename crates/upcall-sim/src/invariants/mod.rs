@@ -56,7 +56,12 @@ impl Machine {
     pub(crate) fn watch_rest(&self) -> Result<(), String> {
         self.ask_all(&AT_REST, |space| {
             space.has_processor() || !space.vps().iter().any(Vp::has_ready)
-        })
+        })?;
+        let of_scenario = self.of_scenario.borrow();
+        let mut broken = of_scenario
+            .iter()
+            .map(|(name, holds)| holds().map_err(|what| format!("{name}: {what}")));
+        broken.find(Result::is_err).unwrap_or(Ok(()))
     }
 
     fn ask_all(

@@ -153,7 +153,12 @@ pub struct Machine {
     depth: Cell<u32>,
     pub(crate) done: Cell<bool>,
     pub(crate) failure: RefCell<Option<String>>,
+    /// What the scenario says that must hold when nothing can run.
+    pub(crate) of_scenario: RefCell<Vec<(&'static str, Check)>>,
 }
+
+/// Says what is wrong, if anything is.
+pub(crate) type Check = Box<dyn Fn() -> Result<(), String>>;
 
 impl Machine {
     /// Returns true if the runtime notes what happens: with every other seed.
@@ -200,6 +205,7 @@ impl Machine {
             depth: Cell::new(0),
             done: Cell::new(false),
             failure: RefCell::new(None),
+            of_scenario: RefCell::default(),
         }
     }
 

@@ -11,13 +11,13 @@ use crate::threads::Me;
 /// Every bit, as in FUTEX_WAIT and FUTEX_WAKE.
 const ANY: u32 = u32::MAX;
 
-fn key(word: &'static AtomicU32) -> usize {
+fn key(word: &AtomicU32) -> usize {
     std::ptr::from_ref(word) as usize
 }
 
 impl Me {
     /// Waits for a wake-up of `word` if it has this value.
-    pub fn wait(self, word: &'static AtomicU32, value: u32, deadline: Option<u64>) -> Waited {
+    pub fn wait(self, word: &AtomicU32, value: u32, deadline: Option<u64>) -> Waited {
         self.wait_while(word, deadline, || word.load(Ordering::SeqCst) == value)
     }
 
@@ -25,7 +25,7 @@ impl Me {
     /// delivered any more.
     pub fn wait_while(
         self,
-        word: &'static AtomicU32,
+        word: &AtomicU32,
         deadline: Option<u64>,
         matches: impl FnOnce() -> bool,
     ) -> Waited {
@@ -35,7 +35,7 @@ impl Me {
     /// As [`Me::wait_while`], for a wake-up with a common bit in `mask`: FUTEX_WAIT_BITSET.
     pub fn wait_for(
         self,
-        word: &'static AtomicU32,
+        word: &AtomicU32,
         mask: u32,
         deadline: Option<u64>,
         matches: impl FnOnce() -> bool,
@@ -65,6 +65,17 @@ impl Me {
         self.count_woken(woken);
         inside.leave();
         woken
+    }
+
+    /// Changes a word and wakes one that waits for it, in one step for those that come to wait. `change` is told whether a
+    /// thread waits, and returns true if it has changed the word. That may be the last use of the word.
+    pub fn change_and_wake(self, word: &AtomicU32, change: impl FnOnce(bool) -> bool) -> bool {
+        let key = key(word);
+        let inside = self.runtime.enter();
+        let woken = inside.futex_change_and_wake(key, change);
+        self.count_woken(woken.unwrap_or(0));
+        inside.leave();
+        woken.is_some()
     }
 
     /// Wakes `wake` that wait for `from`; the others wait for `to` from now on.

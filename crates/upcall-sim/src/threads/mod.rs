@@ -218,6 +218,12 @@ impl Me {
         self.machine.some(most)
     }
 
+    /// From here on `holds`, which says what is wrong, is asked whenever nothing can run. It must not come to a point.
+    pub fn at_rest(self, name: &'static str, holds: impl Fn() -> Result<(), String> + 'static) {
+        let mut of_scenario = self.machine.of_scenario.borrow_mut();
+        of_scenario.push((name, Box::new(holds)));
+    }
+
     /// A word that lives as long as the run.
     pub fn word(self, value: u32) -> &'static AtomicU32 {
         // SAFETY: the machine's memory is aligned to pages, and nobody else has this page.

@@ -4,11 +4,24 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 mod alone;
 mod futexes;
+mod join;
+mod joins;
 mod policies;
 mod priorities;
 mod processors;
 mod sections;
+mod sync;
 mod together;
+mod waiting;
+
+/// In the place of the crate's `thread`, for those files of it that `join` has.
+mod thread {
+    pub(crate) use std::thread::Result;
+
+    pub(crate) fn ended_early() -> Box<dyn std::any::Any + Send> {
+        unreachable!("nothing ends a thread early here")
+    }
+}
 
 use upcall_sim::{Descriptor, Gate, Handle, Me, explore, explore_less};
 

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-use super::{list::Place, piece::Piece, taker};
+use super::{forked::Forked, taker};
 use crate::thread::{Books, Result, Scope, ScopedJoinHandle, ended_early};
 
 /// The right to join what [`Scope::fork`] has forked, for the thread that has forked it.
@@ -71,61 +71,14 @@ where
     T: Send + 'scope,
 {
     #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-    let body = match of_list(body) {
-        Ok(forked) => return forked,
-        Err(body) => body,
+    let body = match taker::own() {
+        Some(own) => match Forked::new(own, body) {
+            Ok(forked) => return forked,
+            Err(body) => body,
+        },
+        None => body,
     };
     Box::new(Some(scope.spawn(body)))
-}
-
-/// A piece in the calling thread's list, if that may have it.
-#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-fn of_list<'scope, F, T>(body: F) -> std::result::Result<Box<dyn Joins<T> + 'scope>, F>
-where
-    F: FnOnce() -> T + Send + 'scope,
-    T: Send + 'scope,
-{
-    let Some(own) = taker::own() else {
-        return Err(body);
-    };
-    let mut forked = Box::new(Forked {
-        piece: Piece::new(body),
-        place: None,
-    });
-    let Some(place) = own.push(forked.piece.header()) else {
-        // SAFETY: nobody knows of the piece.
-        return Err(unsafe { forked.piece.body() });
-    };
-    forked.place = Some(place);
-    if !own.is_known() {
-        taker::announce(own);
-    }
-    Ok(forked)
-}
-
-/// A piece of a scope.
-#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-struct Forked<F, T> {
-    piece: Piece<F, T>,
-    /// None: it was joined.
-    place: Option<Place>,
-}
-
-#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-impl<F: FnOnce() -> T, T> Forked<F, T> {
-    /// Returns the closure if nobody has begun it, else its result.
-    fn end(&mut self) -> std::result::Result<F, Result<T>> {
-        if let Some(place) = self.place.take() {
-            if place.take_back_any() {
-                // SAFETY: it is the caller's again.
-                return Ok(unsafe { self.piece.body() });
-            }
-            taker::expect_end(place, self.piece.known());
-        }
-        // SAFETY: it was taken.
-        let result = unsafe { self.piece.join() };
-        Err(result.unwrap_or_else(|| Err(ended_early())))
-    }
 }
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]

@@ -20,6 +20,10 @@ mod ended;
 pub mod foreign;
 #[cfg(not(loom))]
 mod fork;
+#[cfg(all(not(loom), target_arch = "x86_64", target_os = "linux"))]
+mod forked;
+#[cfg(all(not(loom), target_arch = "x86_64", target_os = "linux"))]
+mod lazily;
 #[cfg(any(loom, all(target_arch = "x86_64", target_os = "linux")))]
 #[cfg_attr(loom, allow(dead_code))]
 mod list;
@@ -29,6 +33,8 @@ mod piece;
 #[cfg(any(loom, all(target_arch = "x86_64", target_os = "linux")))]
 #[cfg_attr(loom, allow(dead_code))]
 mod pieces;
+#[cfg(all(not(loom), target_arch = "x86_64", target_os = "linux"))]
+mod search;
 #[cfg(all(not(loom), target_arch = "x86_64", target_os = "linux"))]
 mod taker;
 
@@ -103,7 +109,7 @@ mod functions {
     {
         #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
         if let Some(own) = super::taker::own() {
-            return lazily::join(own, one, other);
+            return super::lazily::join(own, one, other);
         }
         as_threads(one, other)
     }
@@ -111,7 +117,7 @@ mod functions {
     /// As [`join`], with a thread for `other`.
     #[cold]
     #[inline(never)]
-    fn as_threads<A, B, RA, RB>(one: A, other: B) -> (RA, RB)
+    pub(super) fn as_threads<A, B, RA, RB>(one: A, other: B) -> (RA, RB)
     where
         A: FnOnce() -> RA,
         B: FnOnce() -> RB + Send,
@@ -125,69 +131,5 @@ mod functions {
                 other.join().unwrap_or_else(|panic| resume_unwind(panic)),
             )
         })
-    }
-
-    #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-    mod lazily {
-        use std::mem;
-        use std::panic::resume_unwind;
-
-        use super::super::list::{List, Place};
-        use super::super::piece::Piece;
-        use super::super::taker;
-        use crate::thread;
-
-        /// As [`super::join`], in the thread that has this list.
-        #[inline]
-        pub(super) fn join<A, B, RA, RB>(own: &'static List, one: A, other: B) -> (RA, RB)
-        where
-            A: FnOnce() -> RA,
-            B: FnOnce() -> RB + Send,
-            RB: Send,
-        {
-            let piece = Piece::new(other);
-            let Some(place) = own.push(piece.header()) else {
-                // SAFETY: nobody knows of the piece.
-                return super::as_threads(one, unsafe { piece.body() });
-            };
-            let forked = Forked {
-                place,
-                piece: &piece,
-            };
-            if !own.is_known() {
-                taker::announce(own);
-            }
-            let one = one();
-            mem::forget(forked);
-            if place.take_back() {
-                // SAFETY: it is the caller's again.
-                let other = unsafe { piece.body() };
-                return (one, other());
-            }
-            taker::expect_end(place, piece.known());
-            // SAFETY: it was taken.
-            let other = unsafe { piece.join() }.unwrap_or_else(|| Err(thread::ended_early()));
-            (one, other.unwrap_or_else(|panic| resume_unwind(panic)))
-        }
-
-        /// A piece whose thread is unwound: nothing may refer to it afterwards.
-        struct Forked<'a, F: FnOnce() -> R, R> {
-            place: Place,
-            piece: &'a Piece<F, R>,
-        }
-
-        impl<F: FnOnce() -> R, R> Drop for Forked<'_, F, R> {
-            #[cold]
-            fn drop(&mut self) {
-                if self.place.take_back() {
-                    // SAFETY: it is the caller's again.
-                    drop(unsafe { self.piece.body() });
-                } else {
-                    taker::expect_end(self.place, self.piece.known());
-                    // SAFETY: it was taken. What it ended with is lost: there is a panic already.
-                    drop(unsafe { self.piece.join() });
-                }
-            }
-        }
     }
 }

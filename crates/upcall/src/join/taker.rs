@@ -11,7 +11,8 @@ use upcall_linux::{Thread, sys};
 use super::ended;
 use super::list::{List, Place};
 use super::piece::Header;
-use super::pieces::{Looked, Pieces};
+use super::pieces::Pieces;
+use super::search::{self, Others};
 use crate::thread::{self, Builder};
 use crate::waiting;
 
@@ -65,7 +66,7 @@ impl Owner {
     }
 
     /// Returns true if the thread waits, as far as one can know.
-    fn waits(&self) -> bool {
+    pub(super) fn waits(&self) -> bool {
         self.thread().is_some_and(Thread::is_waiting)
     }
 }
@@ -217,40 +218,38 @@ fn begin() {
     }
 }
 
-/// So many turns a taker leaves pieces to threads that run. Their threads may wait for them in a way that nobody sees.
-const PATIENCE: u32 = 16;
+/// The other threads of the runtime.
+struct OfRuntime;
 
-/// What a taker does. Where other threads are ready behind it, it first takes only pieces of threads that wait: those of
-/// others are theirs to run, and they want the processor, too.
-fn take() {
-    let pieces = pieces();
-    for turn in 0.. {
-        let crowded = turn < PATIENCE && direct::runtime().is_some_and(direct::has_company);
-        match pieces.look(|list| !crowded || list.owner.waits()) {
-            Looked::Piece {
-                piece,
-                list,
-                another,
-            } => {
-                if another {
-                    begin();
-                }
-                if let Some(creator) = list.owner.thread() {
-                    adopt_mask(creator);
-                }
-                shell::count_piece();
-                KEPT.with(|kept| kept.runs.set(Some(piece)));
-                // SAFETY: it was taken.
-                unsafe { Header::run(piece) };
-                KEPT.with(|kept| kept.runs.set(None));
-                // SAFETY: as above, once.
-                unsafe { end(piece) };
-                return;
-            }
-            Looked::Later => thread::yield_now(),
-            Looked::Nothing => return,
-        }
+impl Others for OfRuntime {
+    fn are_ready(&self) -> bool {
+        direct::runtime().is_some_and(direct::has_company)
     }
+
+    fn begin_taker(&self) {
+        begin();
+    }
+
+    fn give_way(&self) {
+        thread::yield_now();
+    }
+}
+
+/// What a taker does.
+fn take() {
+    let Some((piece, list)) = search::find(pieces(), &OfRuntime) else {
+        return;
+    };
+    if let Some(creator) = list.owner.thread() {
+        adopt_mask(creator);
+    }
+    shell::count_piece();
+    KEPT.with(|kept| kept.runs.set(Some(piece)));
+    // SAFETY: it was taken.
+    unsafe { Header::run(piece) };
+    KEPT.with(|kept| kept.runs.set(None));
+    // SAFETY: as above, once.
+    unsafe { end(piece) };
 }
 
 /// Ends the piece that the calling thread has run. What goes on is a thread that the program does not know.
