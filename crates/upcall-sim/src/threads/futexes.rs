@@ -128,9 +128,18 @@ impl Me {
 
     /// Waits in `word`, if that is 0.
     pub fn wait_alone(self, word: &'static AtomicU64) -> Lone {
+        self.wait_alone_while(word, || true)
+    }
+
+    /// As [`Me::wait_alone`], if `stays` says so when the thread hangs there.
+    pub fn wait_alone_while(
+        self,
+        word: &'static AtomicU64,
+        stays: impl FnOnce() -> bool + Copy,
+    ) -> Lone {
         let inside = self.runtime.enter();
         // SAFETY: it is there for the run, and changed by `hand_over` and `move_lone`.
-        let (inside, lone) = unsafe { inside.wait_alone(word.as_ptr() as usize, |_| true) };
+        let (inside, lone) = unsafe { inside.wait_alone(word.as_ptr() as usize, |_| stays()) };
         inside.leave();
         self.step();
         lone

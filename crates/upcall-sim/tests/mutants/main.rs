@@ -1,10 +1,11 @@
 //! Mutants of the runtime: each breaks one sentence of the paper, and the simulation must say which.
 //!
-//! A mutant is a text of `upcall-core`, which occurs exactly once, and its replacement, applied to a
+//! A mutant is a text of `upcall-core`, or of fork and join in the crate, which occurs exactly once, and its replacement, applied to a
 //! copy of the sources in a scratch directory. The copy is built and one scenario is explored; the
 //! report must name the invariant. `cargo test --profile testing -p upcall-sim --test mutants -- --ignored`
-//! does it for all; `UPCALL_TEST_MUTANT=NAME` for one.
+//! does it for all; `UPCALL_TEST_MUTANT=NAME` for those of one invariant, or of the scenarios whose names begin so.
 
+mod joins;
 mod scratch;
 mod table;
 
@@ -26,6 +27,7 @@ const CRATES: &[&str] = &[
     "crates/upcall-alloc",
     "crates/upcall-core",
     "crates/upcall-sim",
+    "crates/upcall/src/join",
 ];
 
 /// Seeds that a mutant may take to be caught.
@@ -36,6 +38,11 @@ const WORKERS: usize = 4;
 
 /// Points of a shrunk run, at most.
 const SMALL: u64 = 400;
+
+/// All mutants.
+fn all() -> impl Iterator<Item = &'static Mutant> {
+    MUTANTS.iter().chain(joins::MUTANTS)
+}
 
 /// What is to be said of a mutant that is not caught.
 fn escape_of(mutant: &Mutant, scratch: &Scratch) -> Option<String> {
@@ -62,8 +69,11 @@ fn escape_of(mutant: &Mutant, scratch: &Scratch) -> Option<String> {
 fn every_mutant_is_caught_by_its_invariant() {
     let one = std::env::var("UPCALL_TEST_MUTANT").ok();
     // One that breaks much is caught by others as well, or crashes, with some seeds.
-    let wanted = |mutant: &&Mutant| one.as_ref().is_none_or(|one| one == mutant.caught_by);
-    let mutants = Mutex::new(MUTANTS.iter().filter(wanted));
+    let wanted = |mutant: &&Mutant| {
+        let is_it = |one: &str| mutant.caught_by == one || mutant.scenario.starts_with(one);
+        one.as_deref().is_none_or(is_it)
+    };
+    let mutants = Mutex::new(all().filter(wanted));
     let escaped = Mutex::new(Vec::new());
     // An exploration takes one processor, and most of a build does.
     let workers = available_parallelism().map_or(1, |count| count.get().min(WORKERS));
@@ -88,7 +98,7 @@ fn every_mutant_is_caught_by_its_invariant() {
 
 #[test]
 fn every_mutant_changes_a_text_that_is_there() {
-    for mutant in MUTANTS {
+    for mutant in all() {
         scratch::find(&mutant.path(), mutant.text);
     }
 }
@@ -105,7 +115,7 @@ fn every_invariant_has_a_mutant() {
         at_each_step.collect(),
     ];
     for name in invariants.concat() {
-        let has_one = MUTANTS.iter().any(|mutant| mutant.caught_by == name);
+        let has_one = all().any(|mutant| mutant.caught_by == name);
         assert!(has_one, "{name}");
     }
 }
@@ -115,9 +125,7 @@ fn every_invariant_has_a_mutant() {
 #[ignore = "builds the runtime"]
 fn a_failing_run_is_shrunk_and_replays() {
     let scratch = Scratch::new("shrunk", CRATES);
-    let mutant = MUTANTS
-        .iter()
-        .find(|mutant| mutant.caught_by == "somebody_waits_for_events");
+    let mutant = all().find(|mutant| mutant.caught_by == "somebody_waits_for_events");
     let mutant = mutant.expect("in the table");
     mutant.apply(&scratch);
     let seeds = SEEDS.to_string();

@@ -16,7 +16,7 @@ fn workspace() -> &'static Path {
 
 impl Scratch {
     /// A copy, by this name, which no other test has, of these directories of the workspace as they are: crates, with all that they
-    /// depend on.
+    /// depend on, and sources of other crates that they include.
     pub fn new(name: &str, crates: &'static [&'static str]) -> Self {
         let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
         let scratch = Scratch { place, crates };
@@ -27,7 +27,9 @@ impl Scratch {
             .filter(|line| !line.starts_with("members") && !line.starts_with("lto"))
             .filter(|line| !line.starts_with("codegen-units"))
             .collect();
-        let members: Vec<_> = crates.iter().map(|path| format!("\"{path}\"")).collect();
+        let is_crate = |path: &&&str| workspace().join(path).join("Cargo.toml").exists();
+        let members = crates.iter().filter(is_crate);
+        let members: Vec<_> = members.map(|path| format!("\"{path}\"")).collect();
         let members = format!("members = [{}]", members.join(", "));
         let manifest = manifest
             .join("\n")

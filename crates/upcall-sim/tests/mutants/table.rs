@@ -6,16 +6,21 @@ use crate::scratch::Scratch;
 pub struct Mutant {
     /// The invariant that catches it, or what the report says; and the mutant's name.
     pub caught_by: &'static str,
-    /// In `upcall-core/src`.
-    file: &'static str,
+    /// In `crates/upcall-core/src`, or in the room `join` of the crate.
+    pub file: &'static str,
     pub text: &'static str,
-    instead: &'static str,
+    pub instead: &'static str,
     pub scenario: &'static str,
 }
 
 impl Mutant {
     pub fn path(&self) -> String {
-        format!("crates/upcall-core/src/{}", self.file)
+        let of = if self.file.starts_with("join/") {
+            "upcall"
+        } else {
+            "upcall-core"
+        };
+        format!("crates/{of}/src/{}", self.file)
     }
 
     pub fn apply(&self, scratch: &Scratch) {

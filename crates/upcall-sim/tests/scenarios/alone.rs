@@ -122,6 +122,34 @@ fn a_permit_is_handed_over() {
     });
 }
 
+/// A signal ends a wait in a word, or prevents it, when nobody will hand anything over.
+#[test]
+fn a_signal_ends_a_wait() {
+    explore("alone::a_signal_ends_a_wait", |me| {
+        for _ in 0..me.some(10) {
+            let waiters: Vec<_> = (0..1 + me.machine.pick(3))
+                .map(|_| {
+                    let word = me.lone_word();
+                    me.spawn(move |me| {
+                        me.steps(4);
+                        let delivered = &me.thread.kernel.delivered;
+                        let none = || delivered.load(Ordering::SeqCst) == 0;
+                        while none() {
+                            assert_eq!(me.wait_alone_while(word, none), Lone::Again);
+                        }
+                        assert_eq!(word.load(Ordering::SeqCst), 0);
+                    })
+                })
+                .collect();
+            for handle in &waiters {
+                me.steps(6);
+                me.signal(handle.thread);
+            }
+            join_all(me, waiters);
+        }
+    });
+}
+
 /// Several take permits, and are interrupted meanwhile.
 #[test]
 fn each_permit_is_taken_once() {

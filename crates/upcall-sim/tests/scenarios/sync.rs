@@ -25,7 +25,6 @@ impl<T> Mutex<T> {
 
     pub(crate) fn lock(&self) -> LockResult<MutexGuard<'_, T>> {
         waiting::calls_unless_quiet(|me| {
-            me.step();
             crate::lock(me, self.state);
             taker::has_lock();
         });
@@ -54,9 +53,6 @@ impl<T> DerefMut for MutexGuard<'_, T> {
 
 impl<T> Drop for MutexGuard<'_, T> {
     fn drop(&mut self) {
-        waiting::calls_unless_quiet(|me| {
-            me.step();
-            crate::unlock(me, self.0.state);
-        });
+        waiting::calls_unless_quiet(|me| crate::unlock(me, self.0.state));
     }
 }

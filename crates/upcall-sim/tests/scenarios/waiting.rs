@@ -70,6 +70,8 @@ pub(crate) fn has_company() -> bool {
 /// Does something by which the calling thread enters the runtime or the kernel.
 pub(crate) fn calls<R>(call: impl FnOnce(Me) -> R) -> R {
     let me = this();
+    // What the thread has done until here, others may see later than what they do now.
+    me.step();
     empty(|store| store.thread == number(me));
     call(me)
 }

@@ -80,6 +80,11 @@ pub(crate) fn begin(main: Me, refusals: u64) {
     }
 }
 
+/// Takers can be made from here on.
+pub(crate) fn relieve() {
+    RUN.with_borrow_mut(|run| run.refusals = 0);
+}
+
 /// While there are pieces that nobody has taken, a taker is ready or runs, so that no virtual processor is idle: where nothing
 /// can run, and nothing is ready, there are none.
 fn who_forks_has_a_taker(main: Me) -> Result<(), String> {
