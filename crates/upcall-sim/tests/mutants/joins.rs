@@ -178,12 +178,12 @@ pub const MUTANTS: &[Mutant] = &[
         text: "released(thread, IN_WORD);
         self.make_ready_on(vp, by, thread);",
         instead: "released(thread, IN_WORD);
-        let _ = (vp, by);",
+        let _: (_, _, &Thread<K>) = (vp, by, thread);",
         scenario: "alone::a_permit_is_handed_over",
     },
     // A thread that was moved to others cannot be found there.
     Mutant {
-        caught_by: "everybody waits for ever",
+        caught_by: "no end in sight",
         file: "runtime/futex.rs",
         text: "thread.wait_mask.store(lone::MOVED, Ordering::Relaxed);",
         instead: "",

@@ -72,6 +72,13 @@ fn wait_for(word: Word) {
     }
 }
 
+/// As [`wait_for`], parked.
+fn park_for(word: Word) {
+    while word.load(Ordering::SeqCst) == 0 {
+        calls(|me| me.wait(word, 0, None));
+    }
+}
+
 /// A binary tree of halves. Returns how many leaves it has.
 fn tree(depth: u64, ran: Word) -> u32 {
     act();
@@ -200,7 +207,7 @@ fn any_order(count: u64) {
     while !forks.is_empty() {
         let which = this().machine.pick(forks.len() as u64) as usize;
         if this().machine.chance(2) {
-            wait_for(forks[which].2);
+            park_for(forks[which].2);
             continue;
         }
         let (fork, ran, _) = forks.swap_remove(which);
