@@ -277,8 +277,8 @@ const FAULTS: &[Fault] = &[
     (
         "a_piece_is_run_by_one",
         "join/piece.rs",
-        "ended.load(Ordering::Acquire)",
-        "ended.load(Ordering::Relaxed)",
+        "while ended.load(Ordering::Acquire)",
+        "while ended.load(Ordering::Relaxed)",
     ),
     // The thread that waits is not told.
     (

@@ -8,7 +8,7 @@ pub const MUTANTS: &[Mutant] = &[
         caught_by: "who_forks_has_a_taker",
         file: "join/pieces.rs",
         text: "// A piece that was forked before this its thread may have taken for known.
-    if list.has_piece() {",
+        if list.has_piece() {",
         instead: "if false {",
         scenario: "joins::a_list_is_not_forgotten",
     },
@@ -16,7 +16,7 @@ pub const MUTANTS: &[Mutant] = &[
     Mutant {
         caught_by: "who_forks_has_a_taker",
         file: "join/pieces.rs",
-        text: "let another = known.looks;",
+        text: "let another = lists.looks;",
         instead: "let another = false;",
         scenario: "joins::a_half_waits_for_the_other",
     },
@@ -24,16 +24,16 @@ pub const MUTANTS: &[Mutant] = &[
     Mutant {
         caught_by: "who_forks_has_a_taker",
         file: "join/pieces.rs",
-        text: "!std::mem::replace(&mut known.looks, true)",
-        instead: "known.looks = true;
+        text: "!std::mem::replace(&mut lists.looks, true)",
+        instead: "lists.looks = true;
         false",
         scenario: "joins::each_half_runs_once",
     },
     Mutant {
         caught_by: "two takers look at a time",
         file: "join/pieces.rs",
-        text: "!std::mem::replace(&mut known.looks, true)",
-        instead: "known.looks = true;
+        text: "!std::mem::replace(&mut lists.looks, true)",
+        instead: "lists.looks = true;
         true",
         scenario: "joins::each_half_runs_once",
     },
@@ -56,8 +56,35 @@ pub const MUTANTS: &[Mutant] = &[
     Mutant {
         caught_by: "who_forks_has_a_taker",
         file: "join/list.rs",
-        text: "place.swap(piece.as_ptr().addr(), Ordering::SeqCst);",
-        instead: "place.store(piece.as_ptr().addr(), Ordering::Release);",
+        text: "place.swap(piece, Ordering::SeqCst);",
+        instead: "place.store(piece, Ordering::Release);",
+        scenario: "joins::a_list_is_not_forgotten",
+    },
+    // The same where the list is biased: a taker passes no barriers before it looks again.
+    Mutant {
+        caught_by: "who_forks_has_a_taker",
+        file: "join/pieces.rs",
+        text: "was_biased && !self.pass_barriers()",
+        instead: "was_biased && false",
+        scenario: "joins::a_list_is_not_forgotten",
+    },
+    // A thread that still took its list for biased does not pass one itself.
+    Mutant {
+        caught_by: "who_forks_has_a_taker",
+        file: "join/list.rs",
+        text: "                fence(Ordering::SeqCst);",
+        instead: "",
+        scenario: "joins::a_list_is_not_forgotten",
+    },
+    // It is not waited for when barriers end.
+    Mutant {
+        caught_by: "who_forks_has_a_taker",
+        file: "join/pieces.rs",
+        text: "            waiting::pass_barriers();
+        }
+    }",
+        instead: "        }
+    }",
         scenario: "joins::a_list_is_not_forgotten",
     },
     // A thread calls its piece that a taker runs.
@@ -133,14 +160,10 @@ pub const MUTANTS: &[Mutant] = &[
     Mutant {
         caught_by: "everybody waits for ever",
         file: "join/pieces.rs",
-        text: "list.set_known(false);
-        }
-    }
-}",
-        instead: "let _ = list;
-        }
-    }
-}",
+        text: "for list in lists.known.drain(..) {
+            list.set_known(Known::Not);",
+        instead: "for list in lists.known.drain(..) {
+            let _ = list;",
         scenario: "joins::takers_cannot_be_made",
     },
     // A signal that has come before the thread hangs in the word.

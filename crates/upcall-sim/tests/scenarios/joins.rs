@@ -155,13 +155,17 @@ fn a_half_waits_for_the_other() {
 }
 
 /// A thread forks again and again, mostly nothing: takers come for what was joined already, and forget its list while it forks
-/// the next piece. For that the thread waits.
+/// the next piece. For that the thread waits. Sometimes a filter comes meanwhile, which forbids barriers.
 #[test]
 fn a_list_is_not_forgotten() {
     explore("joins::a_list_is_not_forgotten", |me| {
         taker::begin(me, 0);
-        forking(me, 2, || {
+        let has_filter = me.machine.chance(3);
+        forking(me, 2, move || {
             for _ in 0..this().some(20) {
+                if has_filter && this().machine.chance(10) {
+                    taker::filter_comes();
+                }
                 for _ in 0..this().machine.pick(4) {
                     join(|| {}, || {});
                 }

@@ -16,6 +16,10 @@ thread_local! {
     /// The first thread of the run.
     static MAIN: Cell<Option<Me>> = const { Cell::new(None) };
     static BUFFERS: RefCell<Vec<Store>> = const { RefCell::new(Vec::new()) };
+    /// The clock: how many accesses there were.
+    static NOW: Cell<u64> = const { Cell::new(0) };
+    /// Barriers can be passed.
+    static HAS_BARRIERS: Cell<bool> = const { Cell::new(true) };
     /// Somebody looks at the words from outside of the run.
     static QUIET: Cell<bool> = const { Cell::new(false) };
 }
@@ -41,6 +45,8 @@ impl Store {
 pub(crate) fn begin(main: Me) {
     MAIN.set(Some(main));
     BUFFERS.take();
+    NOW.set(0);
+    HAS_BARRIERS.set(true);
 }
 
 /// The first thread of the run.
@@ -119,9 +125,38 @@ fn access() -> Option<Me> {
         return None;
     }
     let me = this();
+    NOW.set(NOW.get() + 1);
     time_passes(me);
     me.step();
     Some(me)
+}
+
+/// A full barrier of the calling thread.
+pub(crate) fn fence(_: Ordering) {
+    if let Some(me) = access() {
+        empty(|store| store.thread == number(me));
+    }
+}
+
+/// As in the crate: nothing by itself.
+pub(crate) fn light_barrier() {}
+
+/// All threads pass a barrier (membarrier(2)). Returns false if that is forbidden.
+pub(crate) fn pass_barriers() -> bool {
+    access();
+    let may = HAS_BARRIERS.get();
+    if may {
+        empty(|_| true);
+    }
+    may
+}
+
+pub(crate) fn forbid_barriers() {
+    HAS_BARRIERS.set(false);
+}
+
+pub(crate) fn now_ns() -> u64 {
+    NOW.get()
 }
 
 macro_rules! word {

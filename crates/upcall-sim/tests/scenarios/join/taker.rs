@@ -6,7 +6,7 @@ use std::cell::{Cell, RefCell};
 
 use upcall_sim::{Me, Thread};
 
-use super::list::List;
+use super::list::{List, Place};
 use super::piece::Header;
 use super::pieces::Pieces;
 use super::search::{self, Others};
@@ -58,7 +58,7 @@ pub(crate) fn begin(main: Me, refusals: u64) {
             // SAFETY: made below. The run in which it was used is over.
             drop(unsafe { Box::from_raw(run.pieces) });
         }
-        run.pieces = Box::into_raw(Box::new(Pieces::new()));
+        run.pieces = Box::into_raw(Box::new(Pieces::new(true)));
         (run.own, run.takers) = (Vec::new(), Takers::NONE);
         run.refusals = refusals;
         let new = || Box::into_raw(Box::new(List::new()));
@@ -124,7 +124,7 @@ pub(crate) fn end() {
     let thread = this().thread;
     if let Some(list) = RUN.with_borrow(|run| run.list_of(thread)) {
         list.owner.0.set(None);
-        assert!(!list.leave(), "a piece was not joined");
+        assert!(list.is_empty(), "a piece was not joined");
         RUN.with_borrow_mut(|run| run.own.retain(|one| !std::ptr::eq(one.0, thread)));
         pieces().give_back(list);
     }
@@ -143,6 +143,17 @@ pub(super) fn announce(list: &'static List) {
     if pieces().announce(list) {
         make();
     }
+}
+
+/// Called before the calling thread waits for a piece that was taken. There is one process: the piece ends at some time.
+pub(super) fn expect_end(_: Place, piece: &Header) {
+    piece.has_ended();
+}
+
+/// The program installs a filter: no barriers can be passed any more when this returns.
+pub(crate) fn filter_comes() {
+    pieces().end_bias();
+    waiting::forbid_barriers();
 }
 
 /// Makes a taker.
