@@ -33,7 +33,7 @@ programs! {
     locks: cond_timeouts futex_counts futex_requeue_bound mutex_pi mutex_robust mutex_robust_pi mutex_shared
         mutex_shared_bound mutex_shared_owner_ends mutex_types process_shared raw_futex rwlock_barrier
         semaphores spin_locks stdio_locks;
-    memory: byte_functions clone_small_stack malloc_threads page_faults stack_overflow vdso_small_stack;
+    memory: byte_functions clone_small_stack kept_stacks malloc_threads page_faults stack_overflow vdso_small_stack;
     processes: atfork clone_clears_handlers exec_from_thread fork_and_code fork_from_thread fork_in_handler fork_migrating
         fork_return spawn spawn_handlers stop_continue traced_child vfork_waits waits_for_own_children;
     scheduling: affinity_beside affinity_children affinity_kept affinity_outside affinity_threads affinity_while_waiting
