@@ -30,8 +30,10 @@ pub enum Limit {
     TimesNptl(f64),
     /// At least this part of the native figure.
     PartOfNptl(f64),
-    /// At least as much as each of these peers that has a figure.
-    AtLeastPeers(&'static [RuntimeName]),
+    /// At most this many times the figure of each of these peers that has one in the same run.
+    TimesPeers(f64, &'static [RuntimeName]),
+    /// At least this many times the figure of each of these peers that has one in the same run.
+    AtLeastPeers(f64, &'static [RuntimeName]),
     /// At most `absolute`, or else at most `times` the native figure.
     AtMostOrTimes { absolute: f64, times: f64 },
     /// At most one time slice of our runtime; the unit is nanoseconds.
@@ -115,10 +117,12 @@ impl Bound {
             Limit::OneSlice => Some(figure <= slice_ns),
             Limit::TimesNptl(times) => within(times),
             Limit::PartOfNptl(part) => native.map(|native| figure >= part * self.pick(&native)),
-            Limit::AtLeastPeers(peers) => peers
-                .iter()
-                .filter_map(|peer| Some(figure >= self.pick(&of(*peer)?)))
-                .reduce(|one, other| one && other),
+            Limit::TimesPeers(times, peers) => {
+                all_of(peers, &|peer| Some(figure <= times * self.pick(&of(peer)?)))
+            }
+            Limit::AtLeastPeers(times, peers) => {
+                all_of(peers, &|peer| Some(figure >= times * self.pick(&of(peer)?)))
+            }
             Limit::AtMostOrTimes { absolute, .. } if figure <= absolute => Some(true),
             Limit::AtMostOrTimes { times, .. } => within(times),
         };
@@ -142,15 +146,29 @@ impl Bound {
             Limit::AtLeast(limit) => format!("{which} ≥ {}", value(limit)),
             Limit::TimesNptl(times) => format!("{which} ≤ {times} × nptl"),
             Limit::PartOfNptl(part) => format!("{which} ≥ {part} × nptl"),
-            Limit::AtLeastPeers(peers) => {
-                let names: Vec<_> = peers.iter().map(|peer| peer.as_str()).collect();
-                format!("{which} ≥ {}", names.join(", "))
-            }
+            Limit::TimesPeers(times, peers) => format!("{which} ≤ {}", each(times, peers)),
+            Limit::AtLeastPeers(times, peers) => format!("{which} ≥ {}", each(times, peers)),
             Limit::OneSlice => format!("{which} ≤ one time slice"),
             Limit::AtMostOrTimes { absolute, times } => {
                 format!("{which} ≤ {} or {times:.2} × nptl", value(absolute))
             }
         }
+    }
+}
+
+/// Returns true if it holds for each of `peers` that has a figure; `None`: none has.
+fn all_of(peers: &[RuntimeName], holds: &dyn Fn(RuntimeName) -> Option<bool>) -> Option<bool> {
+    let verdicts = peers.iter().filter_map(|peer| holds(*peer));
+    verdicts.reduce(|one, other| one && other)
+}
+
+/// So many times the figure of each of `peers`, in words.
+fn each(times: f64, peers: &[RuntimeName]) -> String {
+    let names: Vec<_> = peers.iter().map(|peer| peer.as_str()).collect();
+    let names = names.join(", ");
+    match times {
+        1.0 => names,
+        times => format!("{times} × {names}"),
     }
 }
 
@@ -182,21 +200,50 @@ mod tests {
         assert_eq!(judge(bound, &[1.9], &[]), Verdict::Unknown);
     }
 
+    const PEERS: [RuntimeName; 2] = [RuntimeName::Go, RuntimeName::Tokio];
+
+    fn judge_beside(limit: Limit, ours: f64, peers: [Option<f64>; 2]) -> Verdict {
+        let of = |name| {
+            let index = PEERS.iter().position(|peer| *peer == name)?;
+            Summary::of(&[peers[index]?])
+        };
+        let bound = Bound::median(limit).of_crate();
+        bound.judge(&Summary::of(&[ours]).unwrap(), of, SLICE)
+    }
+
     #[test]
     fn every_peer_that_is_there_must_be_reached() {
-        const PEERS: [RuntimeName; 2] = [RuntimeName::Go, RuntimeName::Tokio];
-        let bound = Bound::median(Limit::AtLeastPeers(&PEERS)).of_crate();
-        let judge = |ours: f64, peers: [Option<f64>; 2]| {
-            let of = |name| {
-                let index = PEERS.iter().position(|peer| *peer == name)?;
-                Summary::of(&[peers[index]?])
-            };
-            bound.judge(&Summary::of(&[ours]).unwrap(), of, SLICE)
-        };
+        let judge = |ours, peers| judge_beside(Limit::AtLeastPeers(1.0, &PEERS), ours, peers);
         assert_eq!(judge(5.0, [Some(5.0), Some(4.0)]), Verdict::Holds);
         assert_eq!(judge(4.5, [Some(5.0), Some(4.0)]), Verdict::Broken);
         assert_eq!(judge(4.5, [None, Some(4.0)]), Verdict::Holds);
         assert_eq!(judge(4.5, [None, None]), Verdict::Unknown);
+        let judge = |ours, peers| judge_beside(Limit::AtLeastPeers(1.5, &PEERS), ours, peers);
+        assert_eq!(judge(6.0, [Some(3.0), Some(4.0)]), Verdict::Holds);
+        assert_eq!(judge(5.9, [Some(3.0), Some(4.0)]), Verdict::Broken);
+    }
+
+    #[test]
+    fn a_cost_is_held_against_every_peer_that_is_there() {
+        let judge = |ours, peers| judge_beside(Limit::TimesPeers(1.0, &PEERS), ours, peers);
+        assert_eq!(judge(4.0, [Some(5.0), Some(4.0)]), Verdict::Holds);
+        assert_eq!(judge(4.5, [Some(5.0), Some(4.0)]), Verdict::Broken);
+        assert_eq!(judge(4.5, [Some(5.0), None]), Verdict::Holds);
+        assert_eq!(judge(4.5, [None, None]), Verdict::Unknown);
+        let judge = |ours, peers| judge_beside(Limit::TimesPeers(0.5, &PEERS), ours, peers);
+        assert_eq!(judge(2.0, [Some(5.0), Some(4.0)]), Verdict::Holds);
+        assert_eq!(judge(2.1, [Some(5.0), Some(4.0)]), Verdict::Broken);
+    }
+
+    #[test]
+    fn a_bound_against_peers_names_them() {
+        let texts = [
+            (Limit::TimesPeers(1.0, &PEERS), "min ≤ go, tokio"),
+            (Limit::AtLeastPeers(1.1, &PEERS), "min ≥ 1.1 × go, tokio"),
+        ];
+        for (limit, text) in texts {
+            assert_eq!(Bound::min(limit).describe("ns"), text);
+        }
     }
 
     #[test]

@@ -5,8 +5,8 @@ pub mod served;
 use crate::args::RuntimeName;
 use crate::bounds::{Bound, Limit};
 use crate::who::{
-    NBODY, PEER_SERVERS, SERVERS, THAT_FORK, THAT_JOIN, THAT_REACT, THAT_WAIT, WITH_CONDITIONS,
-    WITH_LIBC, WITH_PIPES,
+    NBODY, PEER_SERVERS, PEERS_THAT_JOIN, PEERS_WITH_PIPES, SERVERS, SURPASSED_SERVERS, THAT_FORK,
+    THAT_JOIN, THAT_REACT, THAT_WAIT, WITH_CONDITIONS, WITH_LIBC, WITH_PIPES,
 };
 
 /// How a workload's figures come about.
@@ -261,6 +261,19 @@ const SHARE: &[Bound] = &[
     Bound::median(Limit::PartOfNptl(0.95)),
     Bound::median(Limit::TimesNptl(1.1)),
 ];
+/// A join is not dearer than one that promises less.
+const AS_RAYON: Bound = Bound::min(Limit::TimesPeers(1.0, PEERS_THAT_JOIN)).of_crate();
+const PIPES: &[Bound] = &[
+    Bound::min(Limit::TimesNptl(0.8)),
+    Bound::min(Limit::TimesPeers(1.0, PEERS_WITH_PIPES)),
+    Bound::min(Limit::TimesNptl(0.8)).of_crate(),
+    Bound::min(Limit::TimesPeers(1.0, PEERS_WITH_PIPES)).of_crate(),
+    crate_at_most(1900.0),
+];
+const HTTP: &[Bound] = &[
+    Bound::median(Limit::AtLeastPeers(1.0, PEER_SERVERS)).of_crate(),
+    Bound::median(Limit::AtLeastPeers(1.1, SURPASSED_SERVERS)).of_crate(),
+];
 /// Two threads that spin for each other's critical sections, marked where a package has such.
 const SPINNING: &[&str] = &["threads=2", "marks=1", "operations=60000"];
 const PAIR: &[Bound] = &[Bound::median(Limit::AtLeast(0.5))];
@@ -448,7 +461,7 @@ pub const WORKLOADS: &[Workload] = &[
     cost(
         "create_join",
         "pthread_create and pthread_join of a thread that does nothing",
-        &[variant("", &[], &[Bound::min(micros(3.0, 11.4))])],
+        &[variant("", &[], &[Bound::min(micros(1.8, 20.0))])],
     ),
     cost(
         "start",
@@ -464,7 +477,11 @@ pub const WORKLOADS: &[Workload] = &[
         "a thread that returns its argument: created, run and joined",
         &[Variant {
             runtimes: THAT_FORK,
-            ..threads("", &[], &[crate_at_most(60.0)])
+            ..threads(
+                "",
+                &[],
+                &[Bound::min(micros(1.8, 20.0)), crate_at_most(60.0)],
+            )
         }],
     ),
     cost(
@@ -472,7 +489,11 @@ pub const WORKLOADS: &[Workload] = &[
         "one of 1000 such threads, all created, then joined",
         &[Variant {
             runtimes: THAT_FORK,
-            ..threads("", &[], &[crate_at_most(80.0)])
+            ..threads(
+                "",
+                &[],
+                &[Bound::min(micros(3.0, 45.0)), crate_at_most(55.0)],
+            )
         }],
     ),
     Workload {
@@ -480,7 +501,10 @@ pub const WORKLOADS: &[Workload] = &[
         ..cost(
             "fib_30",
             "Fibonacci's number 30, a thread for one of the summands of each call",
-            &one_and_two(&["n=30"], [&[crate_at_most(100e6)], &[crate_at_most(50e6)]]),
+            &one_and_two(
+                &["n=30"],
+                [&[crate_at_most(75e6)], &[crate_at_most(37.5e6)]],
+            ),
         )
     },
     Workload {
@@ -490,7 +514,7 @@ pub const WORKLOADS: &[Workload] = &[
             "the sum of 1 to 2000 by a binary tree of threads",
             &one_and_two(
                 &["n=2000"],
-                [&[crate_at_most(0.25e6)], &[crate_at_most(0.13e6)]],
+                [&[crate_at_most(0.18e6)], &[crate_at_most(0.09e6)]],
             ),
         )
     },
@@ -501,7 +525,7 @@ pub const WORKLOADS: &[Workload] = &[
             "the sum of 1 to 100,000 by a binary tree of threads",
             &one_and_two(
                 &["n=100000"],
-                [&[crate_at_most(14e6)], &[crate_at_most(7.5e6)]],
+                [&[crate_at_most(9e6)], &[crate_at_most(4.5e6)]],
             ),
         )
     },
@@ -517,7 +541,10 @@ pub const WORKLOADS: &[Workload] = &[
             "Fibonacci's number 30, the two summands of each call joined",
             &joined_on_one_and_two(
                 &["n=30", "samples=3"],
-                [&[crate_at_most(19e6)], &[crate_at_most(9.5e6)]],
+                [
+                    &[crate_at_most(19e6), AS_RAYON],
+                    &[crate_at_most(9.5e6), AS_RAYON],
+                ],
             ),
         )
     },
@@ -561,7 +588,7 @@ pub const WORKLOADS: &[Workload] = &[
         &[threads(
             "",
             &[],
-            &[Bound::min(micros(0.35, 2.1)), crate_at_most(110.0)],
+            &[Bound::min(micros(0.22, 2.1)), crate_at_most(90.0)],
         )],
     ),
     cost(
@@ -572,7 +599,7 @@ pub const WORKLOADS: &[Workload] = &[
             ..threads(
                 "",
                 &[],
-                &[Bound::min(micros(0.6, 4.1)), crate_at_most(120.0)],
+                &[Bound::min(micros(0.25, 4.1)), crate_at_most(85.0)],
             )
         }],
     ),
@@ -598,7 +625,7 @@ pub const WORKLOADS: &[Workload] = &[
             &[threads(
                 "",
                 &[],
-                &[Bound::median(Limit::AtLeast(40.0)).of_crate()],
+                &[Bound::median(Limit::AtLeast(100.0)).of_crate()],
             )],
         )
     },
@@ -639,11 +666,7 @@ pub const WORKLOADS: &[Workload] = &[
         "a round trip of one byte over two pipes",
         &[Variant {
             runtimes: WITH_PIPES,
-            ..threads(
-                "",
-                &[],
-                &[Bound::min(Limit::TimesNptl(1.0)), crate_at_most(1900.0)],
-            )
+            ..threads("", &[], PIPES)
         }],
     ),
     Workload {
@@ -654,11 +677,7 @@ pub const WORKLOADS: &[Workload] = &[
             "answers of a web server, a thread for each of wrk's 64 connections",
             &[Variant {
                 runtimes: SERVERS,
-                ..threads(
-                    "",
-                    &["connections=64"],
-                    &[Bound::median(Limit::AtLeastPeers(PEER_SERVERS)).of_crate()],
-                )
+                ..threads("", &["connections=64"], HTTP)
             }],
         )
     },
