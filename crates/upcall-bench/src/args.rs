@@ -123,8 +123,9 @@ pub struct BenchArgs {
     #[arg(long)]
     pub check: bool,
 
-    /// Count instructions of operations of the crate instead of measuring time, on one processor: what is
-    /// recorded in the source, printed as there. With --check: exit with status 1 if one takes more
+    /// Count instructions of operations of the crate, and of an unmodified program, instead of measuring
+    /// time, on one processor: what is recorded in the source, printed as there. With --check: exit with
+    /// status 1 if one takes more
     #[arg(long, conflicts_with = "list")]
     pub counts: bool,
 

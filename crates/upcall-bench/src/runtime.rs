@@ -172,6 +172,23 @@ fn upcall_command(args: &BenchArgs, this: &Path) -> PathBuf {
     }
 }
 
+/// The same; if it was not named, only if no other user can have put it there.
+fn trusted_upcall(args: &BenchArgs, this: &Path) -> Result<PathBuf, String> {
+    let upcall = upcall_command(args, this);
+    found(&upcall)?;
+    if args.upcall.is_none() {
+        found_beside(this, &upcall)?;
+    }
+    Ok(upcall)
+}
+
+fn found(program: &Path) -> Result<(), String> {
+    match program.is_file() {
+        true => Ok(()),
+        false => Err(format!("{} is not a file", program.display())),
+    }
+}
+
 /// That with the crate upcall.
 fn beside(workload_program: &Path) -> PathBuf {
     workload_program.with_file_name("upcall-workload-crate")
@@ -201,16 +218,36 @@ fn found_beside(this: &Path, program: &Path) -> Result<(), String> {
     trust.guarded(program, Way::OfFile).map(drop)
 }
 
-/// The program with the crate upcall alone.
+/// The programs of our two runtimes.
+pub struct Ours {
+    /// That with the crate upcall.
+    pub of_crate: PathBuf,
+    /// That with POSIX threads.
+    pub posix: PathBuf,
+    /// The command under which it runs, or why there is none.
+    #[cfg_attr(
+        not(target_arch = "x86_64"),
+        expect(dead_code, reason = "nothing can be counted there")
+    )]
+    pub upcall: Result<PathBuf, String>,
+}
+
+/// Finds the programs of our two runtimes.
 ///
 /// # Errors
 ///
-/// A [`Problem`] if it is missing.
-pub fn crate_program(args: &BenchArgs) -> Result<PathBuf, Problem> {
+/// A [`Problem`] if one is missing.
+pub fn ours(args: &BenchArgs) -> Result<Ours, Problem> {
     let this = this_program()?;
-    let program = beside(&workload_program(args, &this));
-    is_there(args, &this, &program)?;
-    Ok(program)
+    let posix = workload_program(args, &this);
+    let ours = Ours {
+        of_crate: beside(&posix),
+        posix,
+        upcall: trusted_upcall(args, &this),
+    };
+    is_there(args, &this, &ours.of_crate)?;
+    is_there(args, &this, &ours.posix)?;
+    Ok(ours)
 }
 
 fn one(
@@ -222,24 +259,19 @@ fn one(
 ) -> Result<Runtime, String> {
     match name {
         RuntimeName::Upcall => {
-            let upcall = upcall_command(args, this);
+            let upcall = trusted_upcall(args, this)?;
             let version = env!("CARGO_PKG_VERSION").into();
-            let runtime = under_upcall(name, version, upcall.clone(), workload_program)?;
-            if args.upcall.is_none() {
-                found_beside(this, &upcall)?;
-            }
-            Ok(runtime)
+            Ok(under_upcall(name, version, upcall, workload_program))
         }
         RuntimeName::Before => {
             let upcall = args.before.clone().ok_or("there is no --before")?;
             let version = upcall.display().to_string();
-            under_upcall(name, version, upcall, workload_program)
+            found(&upcall)?;
+            Ok(under_upcall(name, version, upcall, workload_program))
         }
         RuntimeName::Crate => {
             let program = beside(workload_program);
-            if !program.is_file() {
-                return Err(format!("{} is not a file", program.display()));
-            }
+            found(&program)?;
             if args.workload_program.is_none() {
                 found_beside(this, &program)?;
             }
@@ -280,21 +312,13 @@ fn one(
 }
 
 /// The program with POSIX threads under the command `upcall`.
-fn under_upcall(
-    name: RuntimeName,
-    version: String,
-    upcall: PathBuf,
-    program: &Path,
-) -> Result<Runtime, String> {
-    if !upcall.is_file() {
-        return Err(format!("{} is not a file", upcall.display()));
-    }
-    Ok(Runtime {
+fn under_upcall(name: RuntimeName, version: String, upcall: PathBuf, program: &Path) -> Runtime {
+    Runtime {
         name,
         version,
         starter: Some(Starter::Upcall(upcall)),
         program: program.into(),
-    })
+    }
 }
 
 /// A runtime whose program can be started directly.

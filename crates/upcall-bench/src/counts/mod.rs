@@ -1,9 +1,10 @@
-//! `upcall bench --counts`: how many instructions operations of the crate take, on one virtual processor.
+//! `upcall bench --counts`: how many instructions operations take, on one virtual processor: of the crate, and of an
+//! unmodified program under `upcall run`.
 //!
 //! Times differ from run to run and from machine to machine; of instructions a second run has as many as the first, to one
-//! in a hundred, and of locked ones exactly as many. So what a change costs is seen where nothing can be timed, and can be
-//! held: [`table::RECORDED`] says what each operation took when it was last recorded, and `--check` fails above that. What
-//! is printed is that file.
+//! in a hundred, and of locked ones and writes of the FS base exactly as many. So what a change costs is seen where
+//! nothing can be timed, and can be held: [`table::RECORDED`] says what each operation took when it was last recorded,
+//! and `--check` fails above that. What is printed is that file.
 //!
 //! - [`crate::workload::counted`] is the program: the operations, between marks.
 //! - [`stepper`] runs it, instruction by instruction.
@@ -18,17 +19,34 @@ mod stepper;
 mod table;
 
 use std::io::Write;
-use std::path::Path;
 #[cfg(target_arch = "x86_64")]
 use std::process::Command;
 
-use crate::args::BenchArgs;
+use crate::args::{BenchArgs, RuntimeName};
 use crate::child::Failure;
 use crate::problem::{Problem, print};
 use crate::record::Record;
+use crate::runtime::Ours;
 use crate::stats::Summary;
 use crate::workload::counted::BATCH;
 use table::{Row, Verdict};
+
+/// What runs an operation.
+#[derive(Clone, Copy, PartialEq)]
+enum Of {
+    Crate,
+    /// The program of POSIX threads under `upcall run`.
+    Upcall,
+}
+
+impl Of {
+    fn runtime(self) -> RuntimeName {
+        match self {
+            Of::Crate => RuntimeName::Crate,
+            Of::Upcall => RuntimeName::Upcall,
+        }
+    }
+}
 
 /// What is counted.
 #[cfg_attr(
@@ -39,8 +57,11 @@ use table::{Row, Verdict};
     )
 )]
 struct Operation {
-    /// Its name in the program and in the table.
+    /// Its name in the table.
     name: &'static str,
+    of: Of,
+    /// Its name in the program.
+    operation: &'static str,
     /// How often it is done. A step may cost 20 µs, in a virtual machine inside of another.
     times: usize,
     /// How many of what the table means one is.
@@ -50,6 +71,10 @@ struct Operation {
 /// What is done before anything is counted, in the table's operations: some time slices.
 #[cfg(target_arch = "x86_64")]
 const WARM_UP: usize = 200_000;
+
+/// An unmodified program takes ten times as many instructions for a thread. These are more threads than may leave their
+/// stack with its pages. See docs/adr/0044.
+const SMALL_BATCH: usize = 32;
 
 const OPERATIONS: &[Operation] = &[
     operation("null_fork", 10, 1),
@@ -62,10 +87,33 @@ const OPERATIONS: &[Operation] = &[
     operation("critical", 10, 1),
     operation("flagged_fork", 10, 1),
     operation("flagged_wait", 10, 1),
+    under_run("run_null_fork", "null_fork", 10, 1),
+    under_run("run_fork_batch", "fork_batch", 1, SMALL_BATCH),
+    under_run("run_semaphore", "semaphore", 10, 1),
+    under_run("run_signal_wait", "signal_wait", 10, 1),
 ];
 
 const fn operation(name: &'static str, times: usize, each: usize) -> Operation {
-    Operation { name, times, each }
+    Operation {
+        name,
+        of: Of::Crate,
+        operation: name,
+        times,
+        each,
+    }
+}
+
+const fn under_run(
+    name: &'static str,
+    operation: &'static str,
+    times: usize,
+    each: usize,
+) -> Operation {
+    Operation {
+        of: Of::Upcall,
+        operation,
+        ..self::operation(name, times, each)
+    }
 }
 
 /// Counts and prints; true if nothing failed and, under `--check`, nothing takes more than is recorded.
@@ -75,12 +123,12 @@ const fn operation(name: &'static str, times: usize, each: usize) -> Operation {
 /// A [`Problem`] if there is nothing to count, or no way to.
 pub fn run(args: &BenchArgs, out: &mut dyn Write) -> Result<bool, Problem> {
     let operations = choose(&args.workloads)?;
-    let program = crate::runtime::crate_program(args)?;
+    let programs = crate::runtime::ours(args)?;
     let mut rows = Vec::new();
     let mut holds = true;
     for operation in operations {
         let name = operation.name;
-        let row = match count(&program, operation, args) {
+        let row = match count(&programs, operation, args) {
             Ok(row) => row,
             Err(Failure::Skipped(why)) => {
                 let remedy = "a container or a system where processes may trace their children";
@@ -102,7 +150,7 @@ pub fn run(args: &BenchArgs, out: &mut dyn Write) -> Result<bool, Problem> {
             }
         }
         if args.json {
-            print(out, &json(&row))?;
+            print(out, &json(operation, &row))?;
         }
         rows.push(row);
     }
@@ -134,13 +182,13 @@ const PROCESSES: usize = 8;
 const MOST_PROCESSES: usize = 20;
 
 #[cfg(target_arch = "x86_64")]
-fn count(program: &Path, operation: &Operation, args: &BenchArgs) -> Result<Row, Failure> {
+fn count(programs: &Ours, operation: &Operation, args: &BenchArgs) -> Result<Row, Failure> {
     let mut rows = Vec::new();
     for _ in 0..MOST_PROCESSES {
         if rows.len() == PROCESSES {
             break;
         }
-        let command = command(program, operation);
+        let command = command(programs, operation)?;
         let Some(found) = stepper::count(command, operation.times, args.timeout)? else {
             continue;
         };
@@ -150,6 +198,7 @@ fn count(program: &Path, operation: &Operation, args: &BenchArgs) -> Result<Row,
             name: operation.name.into(),
             instructions: mean(|counts| counts.instructions),
             locked: mean(|counts| counts.locked),
+            fs_writes: mean(|counts| counts.fs_writes),
             calls: mean(|counts| counts.calls),
         });
     }
@@ -163,8 +212,16 @@ fn count(program: &Path, operation: &Operation, args: &BenchArgs) -> Result<Row,
 }
 
 #[cfg(target_arch = "x86_64")]
-fn command(program: &Path, operation: &Operation) -> Command {
-    let mut command = Command::new(program);
+fn command(programs: &Ours, operation: &Operation) -> Result<Command, Failure> {
+    let mut command = match operation.of {
+        Of::Crate => Command::new(&programs.of_crate),
+        Of::Upcall => {
+            let upcall = programs.upcall.as_ref();
+            let mut command = Command::new(upcall.map_err(|why| Failure::Failed(why.clone()))?);
+            command.args(["run", "-p", "1", "--"]).arg(&programs.posix);
+            command
+        }
+    };
     // As it is without settings.
     for (name, _) in std::env::vars_os() {
         if name.as_encoded_bytes().starts_with(b"UPCALL_") {
@@ -172,23 +229,26 @@ fn command(program: &Path, operation: &Operation) -> Command {
         }
     }
     command.args(["counted", "workers=1", "stop=1"]);
-    command.arg(format!("operation={}", operation.name));
+    command.arg(format!("operation={}", operation.operation));
     command.arg(format!("times={}", operation.times));
+    if operation.operation == "fork_batch" {
+        command.arg(format!("batch={}", operation.each));
+    }
     command.arg(format!("warm_up={}", WARM_UP / operation.each));
-    command
+    Ok(command)
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-fn count(_: &Path, _: &Operation, _: &BenchArgs) -> Result<Row, Failure> {
+fn count(_: &Ours, _: &Operation, _: &BenchArgs) -> Result<Row, Failure> {
     Err(Failure::Skipped("this processor is not x86-64".into()))
 }
 
-fn json(row: &Row) -> String {
+fn json(operation: &Operation, row: &Row) -> String {
     let line = |unit: &'static str, value: f64| {
         let figures = Summary::of(&[value])?;
         let record = Record {
-            workload: row.name.as_str().into(),
-            runtime: "crate".into(),
+            workload: operation.operation.into(),
+            runtime: operation.of.runtime().as_str().into(),
             version: env!("CARGO_PKG_VERSION").into(),
             workers: 1,
             unit: unit.into(),
@@ -199,6 +259,7 @@ fn json(row: &Row) -> String {
     let lines = [
         line("instructions", row.instructions),
         line("locked", row.locked),
+        line("fs_writes", row.fs_writes),
         line("calls", row.calls),
     ];
     lines.into_iter().flatten().collect()

@@ -43,6 +43,8 @@ pub struct Counts {
     pub instructions: u64,
     /// Those of them that no other processor comes in between.
     pub locked: u64,
+    /// Those of them that set the FS base, system calls for it included.
+    pub fs_writes: u64,
     /// Those of them that enter the kernel.
     pub calls: u64,
 }
@@ -212,6 +214,12 @@ impl Seized {
                         counts.instructions += 1;
                         counts.locked += u64::from(kind == Kind::Locked);
                         counts.calls += u64::from(kind == Kind::Call);
+                        let sets_fs = match kind {
+                            Kind::FsWrite => true,
+                            Kind::Call => sets_fs(thread)?,
+                            _ => false,
+                        };
+                        counts.fs_writes += u64::from(sets_fs);
                     }
                 }
             }
@@ -244,6 +252,14 @@ fn is_wait(thread: pid_t) -> Result<bool, Failure> {
         libc::SYS_ppoll | libc::SYS_epoll_pwait | libc::SYS_epoll_pwait2 => true,
         _ => false,
     })
+}
+
+/// Returns true if `thread`, about to make a system call, sets its FS base by it.
+fn sets_fs(thread: pid_t) -> Result<bool, Failure> {
+    const ARCH_SET_FS: u64 = 0x1002;
+    let call = register(thread, offset_of!(libc::user_regs_struct, rax))? as c_long;
+    let request = register(thread, offset_of!(libc::user_regs_struct, rdi))?;
+    Ok(call == libc::SYS_arch_prctl && request == ARCH_SET_FS)
 }
 
 /// Goes where `thread` runs: to wake each other on another processor takes ten times as long as a step.

@@ -25,6 +25,8 @@ pub struct Row {
     pub instructions: f64,
     /// Those of them that no other processor comes in between.
     pub locked: f64,
+    /// How often the FS base, the thread pointer, is set: by an instruction, or by a system call.
+    pub fs_writes: f64,
     /// Those of them that enter the kernel.
     pub calls: f64,
 }
@@ -45,14 +47,24 @@ pub fn text(rows: &[Row]) -> String {
         "# What an operation takes on one virtual processor, one thread or switch where there are more.\n\
          # By upcall bench --counts; held by upcall bench --counts --check.\n",
     );
-    let heads = ["# operation", "instructions", "locked", "calls"];
-    let mut line = |[name, instructions, locked, calls]: [&str; 4]| {
-        let _ = writeln!(text, "{name:12} {instructions:>12} {locked:>8} {calls:>8}");
+    let heads = [
+        "# operation",
+        "instructions",
+        "locked",
+        "fs_writes",
+        "calls",
+    ];
+    let mut line = |[name, instructions, locked, fs_writes, calls]: [&str; 5]| {
+        let _ = writeln!(
+            text,
+            "{name:16} {instructions:>12} {locked:>8} {fs_writes:>10} {calls:>8}"
+        );
     };
     line(heads);
     for row in rows {
-        let [instructions, locked, calls] = [row.instructions, row.locked, row.calls].map(number);
-        line([&row.name, &instructions, &locked, &calls]);
+        let [instructions, locked, fs_writes, calls] =
+            [row.instructions, row.locked, row.fs_writes, row.calls].map(number);
+        line([&row.name, &instructions, &locked, &fs_writes, &calls]);
     }
     text
 }
@@ -71,12 +83,14 @@ fn rows(text: &str) -> Option<Vec<Row>> {
         .map(|line| {
             let mut words = line.split_whitespace();
             let name = words.next()?.to_owned();
-            let [instructions, locked, calls] = [(); 3].map(|()| words.next()?.parse().ok());
+            let [instructions, locked, fs_writes, calls] =
+                [(); 4].map(|()| words.next()?.parse().ok());
             words.next().is_none().then_some(())?;
             Some(Row {
                 name,
                 instructions: instructions?,
                 locked: locked?,
+                fs_writes: fs_writes?,
                 calls: calls?,
             })
         })
@@ -105,6 +119,12 @@ fn beside(row: &Row, recorded: &[Row]) -> Verdict {
             was.locked,
             was.locked + SLACK,
         ),
+        (
+            "writes of the FS base",
+            row.fs_writes,
+            was.fs_writes,
+            was.fs_writes + SLACK,
+        ),
         ("system calls", row.calls, was.calls, was.calls + SLACK),
     ];
     let mut texts = Vec::new();
@@ -126,20 +146,21 @@ fn beside(row: &Row, recorded: &[Row]) -> Verdict {
 mod tests {
     use super::*;
 
-    fn row(instructions: f64, locked: f64, calls: f64) -> Row {
+    fn row(instructions: f64, locked: f64, fs_writes: f64, calls: f64) -> Row {
         Row {
             name: "yield".into(),
             instructions,
             locked,
+            fs_writes,
             calls,
         }
     }
 
     #[test]
     fn what_is_printed_is_read() {
-        let all = [row(309.0, 7.0, 0.0), row(321.48, 10.06, 0.0)];
+        let all = [row(309.0, 7.0, 2.0, 0.0), row(321.48, 10.06, 1.5, 3.0)];
         assert_eq!(rows(&text(&all)).unwrap(), all);
-        assert_eq!(rows("yield 1 2\n"), None);
+        assert_eq!(rows("yield 1 2 3\n"), None);
     }
 
     #[test]
@@ -159,21 +180,27 @@ mod tests {
 
     #[test]
     fn a_little_more_is_said_and_much_more_fails() {
-        let recorded = [row(100.0, 5.0, 0.0)];
+        let recorded = [row(100.0, 5.0, 2.0, 0.0)];
         let verdict = |row| beside(&row, &recorded);
-        assert_eq!(verdict(row(100.0, 5.0, 0.0)), Verdict::Same);
-        assert!(matches!(verdict(row(109.0, 5.0, 0.0)), Verdict::Other(_)));
-        assert!(matches!(verdict(row(50.0, 2.0, 0.0)), Verdict::Other(_)));
+        assert_eq!(verdict(row(100.0, 5.0, 2.0, 0.0)), Verdict::Same);
+        for other in [
+            row(109.0, 5.0, 2.0, 0.0),
+            row(50.0, 2.0, 2.0, 0.0),
+            row(100.0, 5.0, 1.0, 0.0),
+        ] {
+            assert!(matches!(verdict(other), Verdict::Other(_)));
+        }
         for more in [
-            row(111.0, 5.0, 0.0),
-            row(100.0, 6.0, 0.0),
-            row(100.0, 5.0, 1.0),
+            row(111.0, 5.0, 2.0, 0.0),
+            row(100.0, 6.0, 2.0, 0.0),
+            row(100.0, 5.0, 3.0, 0.0),
+            row(100.0, 5.0, 2.0, 1.0),
         ] {
             assert!(matches!(verdict(more), Verdict::More(_)));
         }
         let unknown = Row {
             name: "other".into(),
-            ..row(1.0, 1.0, 1.0)
+            ..row(1.0, 1.0, 1.0, 1.0)
         };
         assert!(matches!(verdict(unknown), Verdict::Other(_)));
     }

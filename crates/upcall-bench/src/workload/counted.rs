@@ -26,6 +26,7 @@ pub(super) fn run<T: Threads>(params: &Params) -> Result<Figures, Failure> {
     let count = Count {
         warm_up: params.number("warm_up", 10)?,
         times: params.number("times", 10)?,
+        batch: params.number("batch", BATCH)?,
         stop: params.number("stop", 0)? != 0,
         on_one: params.text("workers") == Some("1"),
     };
@@ -54,6 +55,8 @@ pub const BATCH: usize = 128;
 struct Count {
     warm_up: usize,
     times: usize,
+    /// How many threads one operation of `fork_batch` is.
+    batch: usize,
     stop: bool,
     /// The program was told to run all threads on one processor. That of POSIX threads is told nothing.
     on_one: bool,
@@ -90,15 +93,15 @@ impl Count {
 
     fn fork_batch<T: Threads>(&self) -> Result<usize, Failure> {
         let mut sum = 0;
-        let mut threads = Vec::with_capacity(BATCH);
+        let mut threads = Vec::with_capacity(self.batch);
         let done = self.between_marks::<T>(|| {
-            for _ in 0..BATCH {
+            for _ in 0..self.batch {
                 let given = black_box(1u64);
                 threads.push(T::spawn(move || given));
             }
             sum += threads.drain(..).map(T::join).sum::<u64>();
         });
-        right(sum, (done * BATCH) as u64)?;
+        right(sum, (done * self.batch) as u64)?;
         Ok(done)
     }
 
