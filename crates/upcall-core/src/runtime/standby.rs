@@ -11,9 +11,9 @@ use crate::sync::CHECKED;
 
 /// Looks in a row that find nothing to stand by for, before the standby sleeps.
 const LOOKS: u32 = if CHECKED { 0 } else { 4 };
-/// Dispatches of a virtual processor between two naps of its standby from which on a nap costs less than calls of a standby that
-/// sleeps.
-const LIVELY: u64 = if CHECKED { 1 } else { 8 };
+/// A standby that was called so often within this many nanoseconds naps beside an idle virtual processor.
+const MANY_CALLS: u32 = if CHECKED { 1 } else { 4 };
+const MANY_CALLS_NS: u64 = 8_000_000;
 /// Nanoseconds without a call that blocked, after which the next one may go unnoticed for the rest of a nap, if nobody waits for
 /// the virtual processor.
 const CALM_NS: u64 = if CHECKED { 0 } else { 128_000_000 };
@@ -37,7 +37,10 @@ impl<K: Kernel> Runtime<K> {
     #[inline]
     pub(super) fn call_standby(&'static self, vp: &'static Vp<K>) {
         if !self.standby_is_awake(vp) {
+            vp.count_call();
             self.wake_standby(vp);
+        } else if vp.naps.load(Ordering::Relaxed) {
+            vp.count_call();
         }
     }
 
@@ -133,6 +136,9 @@ impl<K: Kernel> Runtime<K> {
     /// ready meanwhile rings.
     #[cold]
     pub(super) fn calls_beside_nap(&'static self, vp: &'static Vp<K>) {
+        if self.seat_is_wanted() {
+            vp.count_call();
+        }
         if !self.may_notice_late(vp) {
             self.end_nap(vp);
         }
@@ -324,8 +330,6 @@ impl<K: Kernel> Inside<K> {
     /// Naps for so long at most, if it may then still. Returns true if nobody has ended the nap.
     fn nap(&self, vp: &'static Vp<K>, seen: u32, ns: u64, may: impl FnOnce() -> bool) -> bool {
         let runtime = self.runtime();
-        vp.dispatches_at_nap
-            .store(vp.dispatches.load(Ordering::Relaxed), Ordering::Relaxed);
         // SeqCst: see `Runtime::calls_beside_nap`.
         vp.naps.store(true, Ordering::SeqCst);
         if may() {
@@ -337,13 +341,17 @@ impl<K: Kernel> Inside<K> {
         napped
     }
 
-    /// Naps while the virtual processor is idle, if it has run many threads since the last nap: it will have to be watched
-    /// again soon, and to call a standby that sleeps costs more. Returns false if it is to sleep.
+    /// Naps while the virtual processor is idle, if it was called often lately: it costs more to call one that sleeps. Returns
+    /// false if it is to sleep.
     fn naps_beside_idle(&self, vp: &'static Vp<K>, seen: u32) -> bool {
         let runtime = self.runtime();
-        let dispatches = vp.dispatches.load(Ordering::Relaxed);
-        let before = vp.dispatches_at_nap.load(Ordering::Relaxed);
-        if dispatches.wrapping_sub(before) < LIVELY || runtime.seat_is_wanted() {
+        if vp.calls.load(Ordering::Relaxed) < MANY_CALLS || runtime.seat_is_wanted() {
+            return false;
+        }
+        vp.calls.store(0, Ordering::Relaxed);
+        let now = runtime.kernel.now();
+        let since = vp.calls_ns.swap(now, Ordering::Relaxed);
+        if now.saturating_sub(since) > MANY_CALLS_NS {
             return false;
         }
         let quiet_ns = || {

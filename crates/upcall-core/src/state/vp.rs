@@ -176,8 +176,10 @@ pub struct Vp<K: Machine> {
     pub(crate) surprised_ns: AtomicU64,
     /// When it last saw one block in such a call.
     pub(crate) relieved_ns: AtomicU64,
-    /// What `dispatches` was when it napped last.
-    pub(crate) dispatches_at_nap: AtomicU64,
+    /// How often its standby was called, or would have been if it had not napped, since that moment, in nanoseconds. About so: two
+    /// may count at a time.
+    pub(crate) calls: AtomicU32,
+    pub(crate) calls_ns: AtomicU64,
     pub(crate) displaced: SpinLock<Displaced<K>>,
     pub(crate) nr_displaced: AtomicU32,
     /// Somebody takes the bias away.
@@ -249,7 +251,8 @@ impl<K: Machine> Vp<K> {
             naps: AtomicBool::new(false),
             surprised_ns: AtomicU64::new(0),
             relieved_ns: AtomicU64::new(0),
-            dispatches_at_nap: AtomicU64::new(0),
+            calls: AtomicU32::new(0),
+            calls_ns: AtomicU64::new(0),
             displaced: SpinLock::new(Displaced::none()),
             nr_displaced: AtomicU32::new(0),
             unbiasing: AtomicBool::new(false),
@@ -292,6 +295,12 @@ impl<K: Machine> Vp<K> {
     /// Binds it to another processor; each of its activations follows at its next chance.
     pub fn move_to(&self, processor: u32) {
         self.processor.store(processor, Ordering::Relaxed);
+    }
+
+    /// Its standby is called.
+    pub(crate) fn count_call(&self) {
+        let count = self.calls.load(Ordering::Relaxed);
+        self.calls.store(count.wrapping_add(1), Ordering::Relaxed);
     }
 
     /// Only for its owner.
