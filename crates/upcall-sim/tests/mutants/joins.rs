@@ -68,25 +68,6 @@ pub const MUTANTS: &[Mutant] = &[
         instead: "was_biased && false",
         scenario: "joins::a_list_is_not_forgotten",
     },
-    // A thread that still took its list for biased does not pass one itself.
-    Mutant {
-        caught_by: "who_forks_has_a_taker",
-        file: "join/list.rs",
-        text: "                fence(Ordering::SeqCst);",
-        instead: "",
-        scenario: "joins::a_list_is_not_forgotten",
-    },
-    // It is not waited for when barriers end.
-    Mutant {
-        caught_by: "who_forks_has_a_taker",
-        file: "join/pieces.rs",
-        text: "            waiting::pass_barriers();
-        }
-    }",
-        instead: "        }
-    }",
-        scenario: "joins::a_list_is_not_forgotten",
-    },
     // A thread calls its piece that a taker runs.
     Mutant {
         caught_by: "leaves",
