@@ -145,11 +145,11 @@ impl<K: Kernel> Runtime<K> {
     }
 
     /// The owner of `vp` is in a call. Returns true if a block there may be noticed a nap late: then those that make a thread
-    /// ready ring `vp`.
+    /// ready ring `vp`. Not where the standby may not get to run when its nap ends.
     fn may_notice_late(&'static self, vp: &'static Vp<K>) -> bool {
         let relieved = vp.relieved_ns.load(Ordering::Relaxed);
         let is_calm = || self.kernel.now().saturating_sub(relieved) >= CALM_NS;
-        if self.work_waits_here(vp) || !is_calm() {
+        if self.kernel.needs_heirs() || self.work_waits_here(vp) || !is_calm() {
             return false;
         }
         // SeqCst: who makes a thread ready looks here afterwards, and we for the thread.
@@ -342,9 +342,13 @@ impl<K: Kernel> Inside<K> {
     }
 
     /// Naps while the virtual processor is idle, if it was called often lately: it costs more to call one that sleeps. Returns
-    /// false if it is to sleep.
+    /// false if it is to sleep. One with an heir sleeps: where it does not get to run, it stays behind when its virtual processor
+    /// moves.
     fn naps_beside_idle(&self, vp: &'static Vp<K>, seen: u32) -> bool {
         let runtime = self.runtime();
+        if runtime.kernel.needs_heirs() {
+            return false;
+        }
         if vp.calls.load(Ordering::Relaxed) < MANY_CALLS || runtime.seat_is_wanted() {
             return false;
         }

@@ -127,7 +127,7 @@ pub fn a_lock_holder_is_continued_first(
 /// too, unless one that was replaced and not told yet computes there (how long it may,
 /// [`super::a_stopped_thread_is_resumed_by_the_runtime`] says). Not asked of a virtual processor for which the
 /// kernel has refused a kernel thread, until it has had the next chance to ask again; nor where a sentinel has to
-/// wait for other virtual processors' activations.
+/// wait for other virtual processors' activations, be it before it has followed its own.
 pub fn no_processor_idles_while_a_thread_is_ready(
     machine: &Machine,
     _: usize,
@@ -159,7 +159,8 @@ pub fn no_processor_idles_while_a_thread_is_ready(
         let lacks = space.lacks_processor(vp);
         let idles = owner.is_some_and(|owner| machine.idles(owner)) && !machine.is_used_astray(vp);
         let refused = space.refused.borrow().contains_key(&(index as u32));
-        if lacks || refused || owner != before || !idles {
+        let waits = machine.has_left_its_sentinel(vp);
+        if lacks || refused || waits || owner != before || !idles {
             *idle = None;
             continue;
         }

@@ -101,6 +101,19 @@ impl Machine {
         })
     }
 
+    /// Whether the sentinel of `vp` has not followed it to its processor yet, and has to wait for others where it is.
+    fn has_left_its_sentinel(&self, vp: &Vp) -> bool {
+        let runnable = self.runnable.borrow();
+        runnable.iter().any(|&vessel| {
+            let (activation, processor) = self.vessel(vessel, |vessel| {
+                (vessel.activation.get(), vessel.processor.get())
+            });
+            self.is_starved(vessel)
+                && processor != vp.processor()
+                && activation.is_some_and(|one| std::ptr::eq(one.vp(), vp))
+        })
+    }
+
     /// Whether a vessel that carries nothing is on a page fault of its own.
     fn is_delayed(&self, vessel: usize) -> bool {
         matches!(self.doing(vessel), Doing::Blocked { .. }) && self.is_in_the_seat(vessel)
