@@ -144,6 +144,12 @@ impl<K: Kernel> Runtime<K> {
         }
     }
 
+    /// For how long no owner of `vp` was found blocked in its own code, in nanoseconds.
+    fn quiet_ns(&self, vp: &Vp<K>) -> u64 {
+        let since = vp.surprised_ns.load(Ordering::Relaxed);
+        self.kernel.now().saturating_sub(since)
+    }
+
     /// The owner of `vp` is in a call. Returns true if a block there may be noticed a nap late: then those that make a thread
     /// ready ring `vp`. Not where the standby may not get to run when its nap ends.
     fn may_notice_late(&'static self, vp: &'static Vp<K>) -> bool {
@@ -303,10 +309,7 @@ impl<K: Kernel> Inside<K> {
     /// have stopped an owner that ran.
     fn stand_aside(&self, vp: &'static Vp<K>, seen: u32) -> bool {
         let runtime = self.runtime();
-        let quiet_ns = || {
-            let since = vp.surprised_ns.load(Ordering::Relaxed);
-            runtime.kernel.now().saturating_sub(since)
-        };
+        let quiet_ns = || runtime.quiet_ns(vp);
         let may_nap = || vp.word().state() != State::Kernel || runtime.may_notice_late(vp);
         let only_events = !runtime.work_waits_here(vp);
         let nap_ns = match may_nap() {
@@ -358,10 +361,7 @@ impl<K: Kernel> Inside<K> {
         if now.saturating_sub(since) > MANY_CALLS_NS {
             return false;
         }
-        let quiet_ns = || {
-            let since = vp.surprised_ns.load(Ordering::Relaxed);
-            runtime.kernel.now().saturating_sub(since)
-        };
+        let quiet_ns = || runtime.quiet_ns(vp);
         let Some(ns) = runtime.kernel.nap_ns(self.activation(), true, quiet_ns) else {
             return false;
         };
