@@ -241,7 +241,7 @@ int upcall_fork(upcall_fork_t *fork, void *(*function)(void *), void *argument);
  * function was ended by pthread_exit(3) in a thread of its own, the result is PTHREAD_CANCELED.
  *   EINVAL   it was joined before
  *   EPERM    another thread has forked it
- *   ESRCH    in the child of a fork(2): another thread of the parent had begun it, and is not in this process
+ *   ESRCH    in the child of a fork(2): another thread of the parent had taken it, and is not in this process
  * A C++ exception that leaves the function ends the process (std::terminate). upcall.hpp has upcall::join, which hands
  * it on. */
 int upcall_fork_join(upcall_fork_t *fork, void **result);

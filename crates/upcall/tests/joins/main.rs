@@ -259,7 +259,7 @@ fn main() {
                 _ => thread::spawn(move || ends::exits(&side)).join().unwrap(),
             };
         }
-        Some("children") => return ends::a_child_joins_what_nobody_has_begun(),
+        Some("children") => return ends::a_child_joins_what_nobody_has_taken(),
         Some("waits") => {
             upcall::Runtime::start().unwrap();
             for _ in 0..10 {
