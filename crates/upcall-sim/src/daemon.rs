@@ -167,6 +167,7 @@ impl Machine {
                 match (may_run(index, processor as u32), word.is_some()) {
                     (true, true) => {
                         *word = None;
+                        space.give_back(self, |vp| vp.processor() == processor as u32);
                         given = true;
                     }
                     (false, false) => {

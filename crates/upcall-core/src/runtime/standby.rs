@@ -36,11 +36,12 @@ impl<K: Kernel> Runtime<K> {
     /// Makes sure that somebody notices if the owner of `vp` blocks.
     #[inline]
     pub(super) fn call_standby(&'static self, vp: &'static Vp<K>) {
-        if !self.standby_is_awake(vp) {
+        let is_awake = self.standby_is_awake(vp);
+        if !is_awake || vp.naps.load(Ordering::Relaxed) {
             vp.count_call();
+        }
+        if !is_awake {
             self.wake_standby(vp);
-        } else if vp.naps.load(Ordering::Relaxed) {
-            vp.count_call();
         }
     }
 
@@ -144,12 +145,6 @@ impl<K: Kernel> Runtime<K> {
         }
     }
 
-    /// For how long no owner of `vp` was found blocked in its own code, in nanoseconds.
-    fn quiet_ns(&self, vp: &Vp<K>) -> u64 {
-        let since = vp.surprised_ns.load(Ordering::Relaxed);
-        self.kernel.now().saturating_sub(since)
-    }
-
     /// The owner of `vp` is in a call. Returns true if a block there may be noticed a nap late: then those that make a thread
     /// ready ring `vp`. Not where the standby may not get to run when its nap ends.
     fn may_notice_late(&'static self, vp: &'static Vp<K>) -> bool {
@@ -163,8 +158,9 @@ impl<K: Kernel> Runtime<K> {
         !self.work_waits_here(vp)
     }
 
+    /// Returns true if there is something to run on `vp` as soon as it is free.
     fn work_waits_here(&'static self, vp: &'static Vp<K>) -> bool {
-        self.work_waits(vp) || self.work_waits_for(vp)
+        self.work_waits_for(vp) || self.work_waits(vp)
     }
 
     /// Ends the nap of the standby of `vp`, if it naps.
@@ -193,14 +189,16 @@ impl<K: Kernel> Inside<K> {
         true
     }
 
-    /// The standby has seen that the owner in `word` is blocked. Returns true if it is not the standby any more.
+    /// The standby has seen that the owner in `word` is blocked, and perhaps `late`: after a nap that nobody has ended. Returns true
+    /// if it is not the standby any more.
     fn relieve(&self, vp: &'static Vp<K>, word: Word<K>, late: bool) -> bool {
         let runtime = self.runtime();
-        let now = runtime.kernel.now();
-        match word.state() {
-            State::Kernel if !late => {}
-            State::Kernel => vp.relieved_ns.store(now, Ordering::Relaxed),
-            _ => vp.surprised_ns.store(now, Ordering::Relaxed),
+        let last_ns = match word.state() {
+            State::Kernel => late.then_some(&vp.relieved_ns),
+            _ => Some(&vp.surprised_ns),
+        };
+        if let Some(last_ns) = last_ns {
+            last_ns.store(runtime.kernel.now(), Ordering::Relaxed);
         }
         if runtime.kernel.needs_heirs() {
             self.bequeath(vp, word);
@@ -309,13 +307,9 @@ impl<K: Kernel> Inside<K> {
     /// have stopped an owner that ran.
     fn stand_aside(&self, vp: &'static Vp<K>, seen: u32) -> bool {
         let runtime = self.runtime();
-        let quiet_ns = || runtime.quiet_ns(vp);
         let may_nap = || vp.word().state() != State::Kernel || runtime.may_notice_late(vp);
-        let only_events = !runtime.work_waits_here(vp);
         let nap_ns = match may_nap() {
-            true => runtime
-                .kernel
-                .nap_ns(self.activation(), only_events, quiet_ns),
+            true => self.nap_ns(vp, !runtime.work_waits_here(vp)),
             false => None,
         };
         let Some(nap_ns) = nap_ns else {
@@ -328,6 +322,15 @@ impl<K: Kernel> Inside<K> {
             runtime.kernel.yield_processor();
         }
         napped
+    }
+
+    /// For how many nanoseconds it may nap, if it may. `only_events`: no thread waits for the virtual processor.
+    fn nap_ns(&self, vp: &Vp<K>, only_events: bool) -> Option<u64> {
+        let kernel = &self.runtime().kernel;
+        kernel.nap_ns(self.activation(), only_events, || {
+            let since = vp.surprised_ns.load(Ordering::Relaxed);
+            kernel.now().saturating_sub(since)
+        })
     }
 
     /// Naps for so long at most, if it may then still. Returns true if nobody has ended the nap.
@@ -361,8 +364,7 @@ impl<K: Kernel> Inside<K> {
         if now.saturating_sub(since) > MANY_CALLS_NS {
             return false;
         }
-        let quiet_ns = || runtime.quiet_ns(vp);
-        let Some(ns) = runtime.kernel.nap_ns(self.activation(), true, quiet_ns) else {
+        let Some(ns) = self.nap_ns(vp, true) else {
             return false;
         };
         self.nap(vp, seen, ns, || {

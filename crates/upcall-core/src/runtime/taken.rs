@@ -8,8 +8,9 @@
 //!    call does so when it returns, or its successor does: all of them meet [`Inside::pause`].
 //! 3. There the owner *gives away* its ready list, in its order, to the virtual processor that has fewest of those with a
 //!    processor. Then it sleeps as an idle owner that nobody rings, until its processor is back. If there is no other, the list stays.
-//! 4. When processors are back, the backend wakes their owners, and calls [`Runtime::added`]: who kept its list, since there was no
-//!    other processor, gives it away now. Threads come to an owner whose processor is back as to any that was idle.
+//! 4. When processors are back, the backend calls [`Runtime::added`]. It wakes their owners: one may have seen that its processor is
+//!    another's, and be on its way to the poller. Who kept its list, since there was no other processor, gives it away now. Threads
+//!    come to an owner whose processor is back as to any that was idle.
 //!
 //! A caller that puts a thread on a virtual processor which is not its own looks afterwards if that still has its processor
 //! (`look_after`). An owner that pauses is idle first, and then looks for threads that came meanwhile. One of the
@@ -50,9 +51,15 @@ impl<K: Kernel> Runtime<K> {
         }
     }
 
-    /// Virtual processors have their processors back, by what [`Share::may_run`](crate::kernel::Share::may_run) says: one of them
-    /// may not have stopped at all meanwhile. May be called whenever the caller is inside the runtime.
-    pub fn added(&'static self) {
+    /// These virtual processors have their processors back, by what [`Share::may_run`](crate::kernel::Share::may_run) says: one of
+    /// them may not have stopped at all meanwhile. May be called whenever the caller is inside the runtime.
+    pub fn added(&'static self, back: impl Iterator<Item = &'static Vp<K>>) {
+        for vp in back {
+            let word = vp.word();
+            if word.state() == State::Idle {
+                word.owner().notify();
+            }
+        }
         let Some(first) = self.vps().first() else {
             return;
         };

@@ -261,13 +261,10 @@ impl Linux {
         for vp in vps.get(after..before).unwrap_or(&[]).iter().filter(others) {
             runtime.recall(vp);
         }
-        if before < after {
-            runtime.added();
-        }
-        for vp in vps.get(before..after).unwrap_or(&[]) {
-            let owner = vp.word().owner();
-            owner.wake_word().fetch_add(1, Ordering::SeqCst);
-            self.wake(owner);
+        if let Some(back) = vps.get(before..after)
+            && !back.is_empty()
+        {
+            runtime.added(back.iter());
         }
     }
 }

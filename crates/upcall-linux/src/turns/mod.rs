@@ -505,10 +505,7 @@ impl State {
             .vps()
             .iter()
             .map(Vp::processor)
-            .filter(|&processor| {
-                let (word, bit) = Set::place(processor);
-                busy.0[word] & bit != 0
-            });
+            .filter(|&processor| busy.contains(processor));
         crowd.judge(&self.ledger, processors, now, &self.times)
     }
 
@@ -518,18 +515,20 @@ impl State {
         // SeqCst: who finds that it may not run sees this.
         let before = self.leaves_at.swap(until, Ordering::SeqCst);
         // Those that go on in sections are told that they must not any more.
-        let (mut more, mut fewer) = (before != 0 && until == 0, false);
+        let mut more = before != 0 && until == 0;
+        let mut back = Set::default();
         for (at, &word) in stopped.0.iter().enumerate() {
             let before = self.processors.stopped[at].swap(word, Ordering::SeqCst);
             more |= word & !before != 0;
-            fewer |= before & !word != 0;
-            for bit in bits(before & !word) {
+            back.0[at] = before & !word;
+            for bit in bits(back.0[at]) {
                 self.processors.heard[at * 64 + bit as usize].store(now, Ordering::Relaxed);
             }
         }
         let runtime = current.runtime();
-        if fewer {
-            runtime.added();
+        if !back.is_empty() {
+            let vps = runtime.vps().iter();
+            runtime.added(vps.filter(|vp| back.contains(vp.processor())));
         }
         if more {
             for vp in runtime.vps() {
@@ -540,7 +539,7 @@ impl State {
                 }
             }
         }
-        fewer && self.sleepers.load(Ordering::SeqCst) != 0
+        !back.is_empty() && self.sleepers.load(Ordering::SeqCst) != 0
     }
 
     /// Returns true if a virtual processor may stay where it is.

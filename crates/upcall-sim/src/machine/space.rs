@@ -2,9 +2,10 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::Ordering;
 
 use upcall_core::Claim;
-use upcall_core::{Runtime, ThreadList, WakeReason};
+use upcall_core::{Runtime, State, ThreadList, WakeReason};
 
 use crate::machine::advice::Advice;
 use crate::machine::books::Books;
@@ -266,15 +267,32 @@ impl Space {
         !self.taken.borrow().is_empty()
     }
 
+    /// Tells the idle owners of virtual processors that have their processors back, as [`Runtime::added`] does.
+    pub(crate) fn give_back(&self, machine: &Machine, is_back: impl Fn(&Vp) -> bool) {
+        let words = self.vps().iter().filter(|vp| is_back(vp)).map(Vp::word);
+        for word in words.filter(|word| word.state() == State::Idle) {
+            let owner = word.owner();
+            owner.wake_word().fetch_add(1, Ordering::SeqCst);
+            let sits = |index| machine.vessel(index, |vessel| vessel.in_poll.get());
+            if Machine::vessel_of(owner).is_some_and(sits) {
+                self.kick(machine);
+            }
+        }
+    }
+
     /// Gives back the processors whose time has come, and wakes who waits for one that is back.
     pub(crate) fn restore(&self, machine: &Machine) {
         let now = machine.clock.get();
         if self.back_at.get() <= now {
-            let mut taken = self.taken.borrow_mut();
-            taken.retain(|_, until| *until > now);
-            self.back_at
-                .set(taken.values().copied().min().unwrap_or(u64::MAX));
-            drop(taken);
+            let before = self.taken.take();
+            let taken = || before.iter().map(|(&vp, &until)| (vp, until));
+            self.taken
+                .replace(taken().filter(|&(_, until)| until > now).collect());
+            let next = self.taken.borrow().values().copied().min();
+            self.back_at.set(next.unwrap_or(u64::MAX));
+            self.give_back(machine, |vp| {
+                before.contains_key(&vp.index()) && !self.lacks(vp.index())
+            });
             // Who keeps a list of ready threads is told of any.
             for (vessel, _) in self.awaiting.take() {
                 machine.wake(vessel, 0);

@@ -189,7 +189,7 @@ impl Machine {
         }
         self.dispatch(at);
         if let Some(runtime) = it.runtime.get() {
-            runtime.added();
+            runtime.added([&runtime.vps()[vp]].into_iter());
         }
     }
 

@@ -1,5 +1,7 @@
 //! A processor is taken while its owner falls idle, or while a thread is put there.
 
+use core::sync::atomic::Ordering;
+
 use loom::thread;
 
 use super::idle::two_busy;
@@ -63,11 +65,30 @@ fn a_list_that_was_kept_for_want_of_processors_is_given_away_when_one_is_back() 
         let adder = thread::spawn(move || {
             kernel::act_as(owner(back));
             runtime.kernel.give_back(back);
-            runtime.added();
+            runtime.added([back].into_iter());
         });
         assert!(Entered::on(owner(taken)).await_processor(taken));
         assert!(runtime.give_away(taken));
         adder.join().unwrap();
         assert_eq!(super::all_ready(runtime), [core::ptr::from_ref(ready)]);
+    });
+}
+
+/// It has seen that its processor is another's. Nobody else is there to sit in the poller.
+#[test]
+fn an_owner_on_its_way_to_the_poller_hears_that_its_processor_is_back() {
+    check(300, || {
+        let (runtime, _) = two_busy();
+        let [taken, busy] = [&runtime.vps()[0], &runtime.vps()[1]];
+        runtime.kernel.may_lose();
+        runtime.kernel.wants_poller.store(true, Ordering::SeqCst);
+        runtime.kernel.take(taken);
+        let adder = thread::spawn(move || {
+            kernel::act_as(owner(busy));
+            runtime.kernel.give_back(taken);
+            runtime.added([taken].into_iter());
+        });
+        assert!(Entered::on(owner(taken)).await_processor(taken));
+        adder.join().unwrap();
     });
 }
