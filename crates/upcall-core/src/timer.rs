@@ -74,6 +74,7 @@ impl<K: Poll> Timers<K> {
         }
     }
 
+    #[cold]
     fn take_out(&self, kernel: &K, thread: &'static Thread<K>) {
         let mut heap = self.0.lock(kernel);
         let place = thread.heap_place.load(Ordering::Relaxed);

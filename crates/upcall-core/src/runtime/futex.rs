@@ -136,6 +136,7 @@ impl<K: Kernel> Futexes<K> {
     }
 
     /// Takes `thread` out of the bucket in which it hangs, if it still does.
+    #[cold]
     fn withdraw(&self, kernel: &K, thread: &'static Thread<K>) {
         if let Some(mut queue) = self.bucket_of(kernel, thread) {
             queue.remove(thread);
@@ -325,8 +326,12 @@ impl<K: Kernel> Inside<K> {
 
 impl<K: Kernel> Runtime<K> {
     /// What a thread does that was woken.
+    #[inline(always)]
     pub(crate) fn clean_up(&self, thread: &'static Thread<K>) {
-        self.futexes.withdraw(&self.kernel, thread);
+        // SeqCst, as in `bucket_of`. Who woke it has mostly taken it out.
+        if thread.wait.key(Ordering::SeqCst).is_some() {
+            self.futexes.withdraw(&self.kernel, thread);
+        }
         self.timers.remove(&self.kernel, thread);
     }
 
