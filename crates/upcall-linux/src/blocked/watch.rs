@@ -42,6 +42,7 @@ impl Watch {
     }
 
     /// Whether somebody must look now and then.
+    #[inline]
     pub(crate) fn is_on(&self) -> bool {
         self.until_ns.load(Ordering::Relaxed) != 0
     }

@@ -527,7 +527,7 @@ impl Poll for Linux {
         list
     }
 
-    #[inline]
+    #[inline(always)]
     fn wants_poller(&self) -> bool {
         self.poller.is_wanted() || (self.watch.is_on() && self.uses_sentinels())
     }

@@ -120,6 +120,7 @@ impl Poller {
         self.waiters.are_there()
     }
 
+    #[inline]
     pub(crate) fn is_wanted(&self) -> bool {
         self.waiters.wait() || self.alarm_ns.load(Ordering::Relaxed) != 0
     }
