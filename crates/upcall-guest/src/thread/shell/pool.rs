@@ -178,18 +178,21 @@ pub(super) fn forget() {
 }
 
 /// Returns a free shell, and its thread.
-#[inline]
+#[inline(always)]
 pub(super) fn take(inside: &Inside, class: usize) -> Option<(&'static Shell, &'static Thread)> {
     let pools = Pools::of(inside.runtime())?;
     let list = &pools.local(inside)[class];
     if list.len() == 0 {
-        pools
-            .shared
-            .lock(inside.runtime().kernel())
-            .pass(class, list);
+        fill(inside, pools, class, list);
     }
     let shell = list.pop()?;
     Some((shell, shell.thread()?))
+}
+
+#[cold]
+fn fill(inside: &Inside, pools: &Pools, class: usize, list: &List) {
+    let mut shared = pools.shared.lock(inside.runtime().kernel());
+    shared.pass(class, list);
 }
 
 /// Called when a shell has neither a thread of the crate nor a handle.
