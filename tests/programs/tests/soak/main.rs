@@ -19,6 +19,8 @@
 //! | `--outside` | faults from outside only |
 //! | `--unplug` | also takes the machine's last processor away and gives it back; only on a machine of one's own |
 //!
+//! `soak_forks` links the crate, and has a runtime of its own: it is only disturbed from outside.
+//!
 //! The test begins with a sweep, unless `--outside` is given: each call of the runtime that may fail fails always,
 //! with each of its errors. A program to which the runtime refuses a thread may end for that reason, and must say so.
 
@@ -179,6 +181,7 @@ impl Soak {
         let drawn = Errors::drawn(&mut random, refuses, &self.library, &log);
         let kind = random.below(5);
         let errors = self.options.errors && (kind >= 3 || !self.options.outside);
+        let errors = errors && !subject.has_runtime;
         let outside = self.options.outside && (kind != 3 || !errors);
         let settings = random.pick(SETTINGS);
         // Known also if somebody else ends this process.
@@ -244,7 +247,8 @@ fn main() {
     }
     println!("soak: seed {}", options.seed);
     let library = errors::library(case.scratch());
-    let subjects = subjects::all(&case, &options.only);
+    let mut subjects = subjects::all(&case, &options.only);
+    subjects.retain(|subject| options.outside || !subject.has_runtime);
     if subjects.is_empty() {
         println!("soak: no program's name contains {:?}", options.only);
         return;

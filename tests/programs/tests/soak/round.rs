@@ -161,7 +161,8 @@ fn start(
             }
         });
     }
-    let running = program.start(dir, Some(launcher));
+    let launcher = (!subject.has_runtime).then_some(launcher);
+    let running = program.start(dir, launcher);
     if disturbance.outside {
         let start = Instant::now();
         plan.disturb(running.pid(), || start.elapsed() >= DISTURBED);

@@ -8,6 +8,7 @@ use program_tests::{corpus, provision, source};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 
 const BEARS: Bears = Bears {
@@ -28,6 +29,8 @@ pub struct Subject {
     pub file: Option<(&'static str, Arc<Vec<u8>>)>,
     /// If it is a server: what clients do with it.
     pub load: Option<Load>,
+    /// It has a runtime of its own: nothing is before it on the command line, and no errors are given to its runtime.
+    pub has_runtime: bool,
 }
 
 /// What clients do with a server.
@@ -49,6 +52,7 @@ impl Subject {
             bears: BEARS,
             file: None,
             load: None,
+            has_runtime: false,
         }
     }
 
@@ -208,10 +212,33 @@ pub fn all(case: &Case, only: &[String]) -> Vec<Subject> {
     if let Some(path) = case.compile("soak_mixed.c") {
         subjects.push(Subject::new(BRIEF, Program::new(path).arg("8")));
     }
+    subjects.push(Subject {
+        bears: Bears {
+            lasting_errors: false,
+            signals: true,
+            ..BEARS
+        },
+        has_runtime: true,
+        ..Subject::new("soak_forks", Program::new(forks(case.scratch())))
+    });
     subjects.retain(|subject| {
         only.is_empty() || only.iter().any(|part| subject.name.contains(part.as_str()))
     });
     subjects
+}
+
+/// Builds `examples/soak_forks`. Its panics must be caught, as tests' are.
+fn forks(scratch: &Path) -> PathBuf {
+    let target = scratch.parent().expect("it lies in the target directory");
+    let status = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .args(["build", "--quiet", "--profile", "testing"])
+        .args(["--example", "soak_forks", "--target-dir"])
+        .arg(target)
+        .status()
+        .expect("cargo can be started");
+    assert!(status.success(), "building soak_forks failed: {status}");
+    target.join("testing/examples/soak_forks")
 }
 
 /// Servers under load. A server that gets no thread ends before it listens, or ends all of its connections.
