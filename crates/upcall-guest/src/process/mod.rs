@@ -36,7 +36,7 @@ use crate::rewrite::sud;
 use crate::signal::{self, alone, children, dispatch, everywhere, pending, timers};
 use crate::thread::lifetime::{self, Request};
 use crate::thread::outside::{self, bound};
-use crate::thread::{agents, bound, listed, scheduling};
+use crate::thread::{agents, bound, deadlines, lending, listed, scheduling};
 
 const CLONE_VM: u64 = libc::CLONE_VM as u64;
 const CLONE_VFORK: u64 = libc::CLONE_VFORK as u64;
@@ -274,12 +274,14 @@ fn forked(thread: Option<&'static Thread>, may_clear: bool) {
         } else {
             signal::forget_own();
         }
-        // SAFETY: the only thread of the process; the holder of the lock stayed in the parent.
+        // SAFETY: the only thread of the process; the holders of the locks stayed in the parent.
         unsafe {
             spawn::STARTS.unlock();
             everywhere::forget();
             pending::forget(runtime);
             bound::forget_all(runtime);
+            lending::forget();
+            deadlines::forget_all();
         }
         timers::forget();
         kernel_futex::forget();

@@ -45,6 +45,16 @@ const LEAST_RUNTIME: u64 = 1024;
 /// Held to change a thread's job.
 static JOBS: SpinLock<()> = SpinLock::new(());
 
+/// Called in the child of a fork: the holder of the lock stayed in the parent.
+///
+/// # Safety
+///
+/// The only thread of the process.
+pub unsafe fn forget_all() {
+    // SAFETY: nobody has it, and jobs are of threads that are not here.
+    unsafe { JOBS.unlock() };
+}
+
 /// What a thread asks for, in nanoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Wanted {

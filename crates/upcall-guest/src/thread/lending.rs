@@ -122,6 +122,16 @@ pub fn own_rank(thread: &'static Thread) -> Rank {
     Rank(thread.guest().own_rank.load(Ordering::Relaxed))
 }
 
+/// Called in the child of a fork: the holder of the lock stayed in the parent.
+///
+/// # Safety
+///
+/// The only thread of the process.
+pub unsafe fn forget() {
+    // SAFETY: nobody has it, and ranks are of threads that are not here.
+    unsafe { LENDING.unlock() };
+}
+
 /// Gives a thread a rank of its own.
 pub fn set_own(inside: &Inside, thread: &'static Thread, rank: Rank) {
     let _lending = LENDING.lock(inside.runtime().kernel());

@@ -35,7 +35,7 @@ programs! {
         semaphores spin_locks stdio_locks;
     memory: byte_functions clone_small_stack kept_stacks malloc_threads page_faults stack_overflow vdso_small_stack;
     processes: atfork clone_clears_handlers exec_from_thread fork_and_code fork_from_thread fork_in_handler fork_migrating
-        fork_return spawn spawn_handlers stop_continue traced_child vfork_waits waits_for_own_children;
+        fork_return fork_while_threads_start spawn spawn_handlers stop_continue traced_child vfork_waits waits_for_own_children;
     scheduling: affinity_beside affinity_children affinity_kept affinity_outside affinity_threads affinity_while_waiting
         affinity_wider crowded_blocks helpers_scheduling real_time spin_wait turns_hostile turns_without_spares turns_without_timers
         woken_beside_computing woken_by_computing;
