@@ -122,7 +122,7 @@ need_rust() {
 # Programs that the tests run; a test whose program is missing is skipped aloud.
 need_test_programs() {
   need g++:g++ xz:xz-utils zstd:zstd pigz:pigz rg:ripgrep python3:python3 \
-    pkg-config:pkg-config groff:groff memcached:memcached redis-server:redis-server gdb:gdb valgrind:valgrind \
+    pkg-config:pkg-config groff:groff memcached:memcached redis-server:redis-server gdb:gdb strace:strace valgrind:valgrind \
     "/usr/lib/*/libgomp.so.1:libgomp1" "/usr/lib/*/perl/*/threads.pm:perl" ||
     note "setup: tests that need what is missing will be skipped, and say so"
 }

@@ -28,7 +28,9 @@ numbered_enum! {
     }
 }
 
-const KIND: u32 = 0xf;
+const KIND: u32 = 0x7;
+/// It is a socket that listens. Changed flags do not change that.
+const LISTENS: u32 = 0x8;
 /// It has no O_NONBLOCK.
 const WAITS: u32 = 0x10;
 /// It has no SO_RCVTIMEO.
@@ -37,7 +39,11 @@ const ENDLESS_IN: u32 = 0x20;
 const ENDLESS_OUT: u32 = 0x40;
 /// Its file refuses RWF_NOWAIT for writes.
 const UNTRIED: u32 = 0x80;
-const EPOCH_SHIFT: u32 = 8;
+/// It has O_NONBLOCK.
+const NEVER_WAITS: u32 = 0x100;
+const EPOCH_SHIFT: u32 = 9;
+/// What is known whatever flags are changed.
+const LASTING: u32 = KIND | LISTENS;
 
 impl Known {
     fn kind(&self) -> Kind {
@@ -62,6 +68,28 @@ impl Poller {
     /// The descriptor has no O_NONBLOCK.
     pub fn note_waits(&self, descriptor: i32) {
         self.note(descriptor, WAITS);
+    }
+
+    /// Whether the descriptor was seen with O_NONBLOCK since then. A call that is made for that reason may wait all the same.
+    pub fn is_known_never_to_wait(&self, descriptor: i32) -> bool {
+        self.was_seen(descriptor, NEVER_WAITS)
+    }
+
+    /// The descriptor has O_NONBLOCK.
+    pub fn note_never_waits(&self, descriptor: i32) {
+        self.note(descriptor, NEVER_WAITS);
+    }
+
+    /// Whether the socket was seen to listen. One whose listening has ended since is ready, for poll(2).
+    pub fn is_known_to_listen(&self, descriptor: i32) -> bool {
+        self.known
+            .get(descriptor as usize)
+            .is_some_and(|known| known.word.load(Ordering::Relaxed) & LISTENS != 0)
+    }
+
+    /// The socket listens.
+    pub fn note_listens(&self, descriptor: i32) {
+        self.note(descriptor, LISTENS);
     }
 
     /// Whether the socket was seen without a time limit (SO_RCVTIMEO, SO_SNDTIMEO) since the program last
@@ -110,7 +138,7 @@ impl Poller {
         let kept = if word >> EPOCH_SHIFT == mark {
             word
         } else {
-            word & KIND
+            word & LASTING
         };
         let new = kept | what | mark << EPOCH_SHIFT;
         // Another thread was faster, and knows better: it may be another file by now.

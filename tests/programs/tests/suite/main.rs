@@ -1,5 +1,6 @@
 //! Real programs under `upcall run`, compared with native runs. See README.md.
 
+mod asked;
 mod blocked_calls;
 mod calls;
 mod constructors;

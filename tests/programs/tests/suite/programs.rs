@@ -57,7 +57,7 @@ programs! {
         thread_odd_calls threads_listed threads_listed_agents ucontext_in_threads;
     time: profiling_shares profiling_timer sleep_many sleep_on_thread thread_clocks_grow thread_cpu_clock timer_overruns timer_signal
         timer_slack timer_thread timer_thread_clock timer_thread_point times_of_process;
-    waits_and_io: aio aio_idle blocks_500 datagrams descriptor_limits descriptor_numbers descriptors descriptors_replaced
+    waits_and_io: accept_calls aio aio_idle blocks_500 datagrams descriptor_limits descriptor_numbers descriptors descriptors_replaced
         epoll_nest_at_once epoll_threads event_switches faults_served file_blocking loop_writes nonblocking nowait_forbidden
         own_descriptors poll_closed poll_many poll_signals poll_timeouts reads_that_count reads_that_empty
         reads_that_fail receives_that_fail resolver socket_timeouts serves_and_blocks transfers_complete transfers_interrupted uring

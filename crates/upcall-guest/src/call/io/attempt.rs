@@ -45,13 +45,7 @@ pub(super) enum Attempt {
 pub(super) fn attempt(poller: &Poller, frame: &Frame, kind: Kind, moved: usize) -> Attempt {
     let number = frame.rax as i64;
     let events = match number {
-        libc::SYS_accept | libc::SYS_accept4 => {
-            return match attempt_polled(frame, kind, libc::POLLIN) {
-                // The kernel refuses the others at once, which poll(2) does not distinguish from a wait.
-                Attempt::WouldBlock if !is_listening(frame) => Attempt::Unknown,
-                attempt => attempt,
-            };
-        }
+        libc::SYS_accept | libc::SYS_accept4 => return attempt_accept(poller, frame, kind),
         number if rest::is_output(number) => libc::POLLOUT,
         _ => libc::POLLIN,
     };
@@ -119,6 +113,31 @@ fn try_rest(frame: &Frame, kind: Kind, moved: usize) -> i64 {
     (unsafe { program_call(&words, &frame.made, &NEVER) }) as i64
 }
 
+/// What does not change from one connection to the next is asked once for each socket: poll(2) alone is asked each time, and not
+/// where O_NONBLOCK is set.
+fn attempt_accept(poller: &Poller, frame: &Frame, kind: Kind) -> Attempt {
+    const FLAGS: u64 = (libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK) as u64;
+    // The kernel refuses it at once, which poll(2) does not distinguish from a wait.
+    if frame.rax as i64 == libc::SYS_accept4 && frame.r10 & !FLAGS != 0 {
+        return Attempt::Unknown;
+    }
+    let descriptor = frame.rdi as i32;
+    if poller.is_known_never_to_wait(descriptor) {
+        return Attempt::Unknown;
+    }
+    if !poller.is_known_to_listen(descriptor) {
+        if asked_not_to_wait(frame) {
+            return Attempt::Unknown;
+        }
+        // As with unknown flags.
+        if !is_listening(descriptor) {
+            return Attempt::Unknown;
+        }
+        poller.note_listens(descriptor);
+    }
+    attempt_polled(frame, kind, libc::POLLIN)
+}
+
 /// Makes the call if poll(2) tells that it will not wait. If another thread is faster the activation blocks, which is
 /// harmless.
 fn attempt_polled(frame: &Frame, kind: Kind, events: i16) -> Attempt {
@@ -132,17 +151,13 @@ fn attempt_polled(frame: &Frame, kind: Kind, events: i16) -> Attempt {
     }
 }
 
-/// Returns true if accept(2) or accept4(2) is made on a socket that listens, with flags that the kernel knows.
-fn is_listening(frame: &Frame) -> bool {
-    const FLAGS: u64 = (libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK) as u64;
-    if frame.rax as i64 == libc::SYS_accept4 && frame.r10 & !FLAGS != 0 {
-        return false;
-    }
+/// Returns true if the descriptor is a socket that listens.
+fn is_listening(descriptor: i32) -> bool {
     let (mut listens, mut length) = (0i32, size_of::<i32>() as u32);
     // SAFETY: writes at most the length given.
     unsafe {
         let words = [
-            frame.rdi,
+            descriptor as u64,
             libc::SOL_SOCKET as u64,
             libc::SO_ACCEPTCONN as u64,
             (&raw mut listens) as u64,
@@ -201,8 +216,10 @@ pub(super) fn asked_not_to_wait(frame: &Frame) -> bool {
         )
     };
     let asked = flags > 0 && flags as i32 & libc::O_NONBLOCK != 0;
-    if let Some(poller) = poller.filter(|_| !asked) {
-        poller.note_waits(frame.rdi as i32);
+    match poller {
+        Some(poller) if asked => poller.note_never_waits(frame.rdi as i32),
+        Some(poller) => poller.note_waits(frame.rdi as i32),
+        None => {}
     }
     asked
 }

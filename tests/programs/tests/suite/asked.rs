@@ -1,0 +1,93 @@
+//! System calls that the runtime makes beside those of the program, counted by strace(1).
+
+use crate::real;
+use program_tests::case::Case;
+use program_tests::program::Program;
+use program_tests::provision;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+/// How many connections each part of the program accepts.
+const TURNS: usize = 200;
+
+/// Calls on the socket that accepts.
+struct Asked {
+    accepts: usize,
+    polls: usize,
+    flags: usize,
+    listens: usize,
+}
+
+/// What `part` of `accept_calls.c` asks the kernel. None if the case must be skipped.
+fn asked(case: &Case, path: &Path, part: &str) -> Option<Asked> {
+    let strace = provision::program(case.name(), "strace", "strace")?;
+    let traces = Command::new(&strace)
+        .args(["-o", "/dev/null", "true"])
+        .status();
+    if !traces.is_ok_and(|status| status.success()) {
+        provision::skip(case.name(), "strace cannot trace here");
+        return None;
+    }
+    let program = Program::new(strace)
+        .args(["-f", "-o", "calls"])
+        .args(["-e", "trace=accept,accept4,poll,fcntl,getsockopt"])
+        .args(case.launcher().words())
+        .arg(path)
+        .arg(part);
+    let outcome = case.run_native(&program);
+    assert!(outcome.status.success(), "{}", outcome.talk());
+    let calls = fs::read_to_string(case.native_dir().join("calls")).expect("strace has written it");
+    let calls: Vec<&str> = calls
+        .lines()
+        .filter_map(|line| Some(line.split_once(' ')?.1.trim_start()))
+        .collect();
+    let socket = calls.iter().find_map(|call| call.strip_prefix("accept"));
+    let socket = socket.expect("it accepts").trim_start_matches('4');
+    let socket: String = socket[1..]
+        .chars()
+        .take_while(char::is_ascii_digit)
+        .collect();
+    let count = |begin: &str| calls.iter().filter(|call| call.starts_with(begin)).count();
+    Some(Asked {
+        accepts: count(&format!("accept({socket},")) + count(&format!("accept4({socket},")),
+        polls: count(&format!("poll([{{fd={socket},")),
+        flags: count(&format!("fcntl({socket}, F_GETFL")),
+        listens: count(&format!("getsockopt({socket}, SOL_SOCKET, SO_ACCEPTCONN")),
+    })
+}
+
+/// It was asked for each connection that was waited for.
+#[test]
+fn a_socket_is_asked_once_if_it_listens() {
+    let name = "a_socket_is_asked_once_if_it_listens";
+    let Some((case, path)) = real(name, "accept_calls.c") else {
+        return;
+    };
+    let Some(asked) = asked(&case, &path, "waits") else {
+        return;
+    };
+    // Otherwise its threads have blocked, and nothing was tried.
+    assert!(asked.polls >= TURNS, "{} polls", asked.polls);
+    assert_eq!(asked.accepts, TURNS);
+    let (flags, listens) = (asked.flags, asked.listens);
+    assert!(flags <= 1 && listens <= 1, "{flags} and {listens} times");
+}
+
+/// poll(2) was asked for each accept(2), and for its flags where nobody had come.
+#[test]
+fn a_socket_that_never_waits_is_asked_nothing() {
+    let name = "a_socket_that_never_waits_is_asked_nothing";
+    let Some((case, path)) = real(name, "accept_calls.c") else {
+        return;
+    };
+    let Some(asked) = asked(&case, &path, "never") else {
+        return;
+    };
+    assert_eq!(asked.accepts, 2 * TURNS);
+    let (polls, flags, listens) = (asked.polls, asked.flags, asked.listens);
+    assert!(
+        polls == 0 && flags <= 1 && listens == 0,
+        "{polls} polls, flags {flags} times, listens {listens} times"
+    );
+}
