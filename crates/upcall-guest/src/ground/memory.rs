@@ -39,8 +39,8 @@ fn protect(range: &Range<usize>, protection: i32) -> Result<(), i32> {
     result(unsafe { raw_syscall(libc::SYS_mprotect, args) }).map(drop)
 }
 
-/// Runs `write` while the code in `range` can be written, then gives it back `protection`: where the
-/// kernel does not do that, for want of memory, the code stays writable, and is written all the same.
+/// Runs `write` while what is in `range` can be written, then gives it back `protection`: where the
+/// kernel does not do that, for want of memory, it stays writable, and is written all the same.
 /// The error, an error number, says that nothing was written.
 pub fn while_writable<T>(
     range: &Range<usize>,
@@ -50,7 +50,7 @@ pub fn while_writable<T>(
     if is_open(range) {
         return Ok(write());
     }
-    protect(range, libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC)?;
+    protect(range, protection | libc::PROT_WRITE)?;
     let value = write();
     let _ = protect(range, protection);
     Ok(value)

@@ -2,13 +2,16 @@
 //!
 //! A signal may interrupt a stub, and its handler may throw, be cancelled or take a backtrace. The table made here tells
 //! for each instruction of a stub that the caller is the original code at the row's address, with all registers unchanged.
-//! The table is registered with the process's unwinder, if it has one (`__register_frame` of libgcc).
+//! The process's unwinder, if it has one, looks there by itself ([`finder`]), or the table is registered with it
+//! (`__register_frame`).
 //!
 //! The entries themselves need none of this: their unwind information is in the object.
 
+use core::sync::atomic::{AtomicPtr, Ordering};
 use std::ffi::{CStr, c_int, c_void};
 use std::ops::Range;
 
+use crate::rewrite::finder;
 use crate::rewrite::stub::Row;
 
 const CIE: [u8; 24] = [
@@ -68,58 +71,97 @@ pub fn table(stubs: &[Range<usize>], rows: &[Row]) -> Vec<u8> {
     table
 }
 
-/// What libgcc keeps about a table, `struct object` of its unwind-dw2-fde.h: 48 bytes, and room for more.
-type Kept = [u64; 16];
-
-/// Makes the stubs known to the process's unwinder. `None` if there is none.
+/// Returns the entry in such a table for a program counter, and where its stub begins.
 ///
-/// libgcc offers two functions: one allocates what it keeps about the table by the program's `malloc`, the
-/// other is given the memory. The latter is used where the unwinder has it.
-///
-/// # Upcall safety
-/// Allocates and takes the unwinder's lock: for start-up and program context.
-pub fn register(stubs: &[Range<usize>], rows: &[Row]) -> Option<Registration> {
-    let [register, with_memory] = functions([c"__register_frame", c"__register_frame_info"]);
-    let register = register.filter(|_| !stubs.is_empty())?;
-    let table = Box::leak(table(stubs, rows).into_boxed_slice());
-    let begin = table.as_mut_ptr().cast::<c_void>();
-    // SAFETY: both functions of libgcc have this type, where the first one ignores its second argument. The table
-    // is well-formed and ends with a zero. It lives until `forget`, and so does the memory.
+/// # Safety
+/// The table is one that [`table`] has made, from its beginning on.
+pub unsafe fn entry_of(table: *const u8, pc: usize) -> Option<(*const u8, usize)> {
+    // SAFETY: the first word of the CIE and of each entry is its length without that word; the table ends with 0.
     unsafe {
-        match with_memory {
-            Some(register) => {
-                let kept: &mut Kept = Box::leak(Box::default());
-                register(begin, kept.as_mut_ptr().cast());
-                Some(Registration(table, Some(kept)))
+        let mut entry = table;
+        loop {
+            let length = entry.cast::<u32>().read_unaligned() as usize;
+            if length == 0 {
+                return None;
             }
-            None => {
-                register(begin, core::ptr::null_mut());
-                Some(Registration(table, None))
+            let [start, stub] = entry.add(8).cast::<[usize; 2]>().read_unaligned();
+            if entry != table && (start..start + stub).contains(&pc) {
+                return Some((entry, start));
             }
+            entry = entry.add(4 + length);
         }
     }
 }
 
-/// What the unwinder was told, and the memory that it was given.
-pub struct Registration(&'static mut [u8], Option<&'static mut Kept>);
+/// What libgcc keeps about a table, `struct object` of its unwind-dw2-fde.h: 48 bytes, and room for more.
+type Kept = [u64; 16];
 
-impl Registration {
-    /// The stubs are not executed any more.
+/// Makes the stubs known to the process's unwinder. `None` if there is none. `place` points to the table from then on.
+///
+/// To register a table libgcc offers two functions: one allocates what it keeps about it by the program's `malloc`, the
+/// other is given the memory. The latter is used where the unwinder has it.
+///
+/// # Upcall safety
+/// Allocates and takes the unwinder's lock: for start-up and program context.
+pub fn make_known(stubs: &[Range<usize>], rows: &[Row], place: &AtomicPtr<u8>) -> Option<Known> {
+    if stubs.is_empty() {
+        return None;
+    }
+    if finder::bind() {
+        let known = Known::new(stubs, rows, None);
+        // Release: pairs with the Acquire in `patch::entry_of`.
+        place.store(known.table.as_ptr().cast_mut(), Ordering::Release);
+        return Some(known);
+    }
+    let [register, with_memory] = functions([c"__register_frame", c"__register_frame_info"]);
+    let register = register?;
+    let mut known = Known::new(stubs, rows, Some(with_memory.map(|_| Box::default())));
+    let begin = known.table.as_mut_ptr().cast::<c_void>();
+    let memory = match &mut known.registered {
+        Some(Some(kept)) => kept.as_mut_ptr().cast(),
+        _ => core::ptr::null_mut(),
+    };
+    // SAFETY: both functions of libgcc have this type, where the first one ignores its second argument. The table
+    // is well-formed and ends with a zero. It lives until `forget`, and so does the memory.
+    unsafe { with_memory.unwrap_or(register)(begin, memory) };
+    Some(known)
+}
+
+/// A table that the unwinder knows.
+pub struct Known {
+    table: Box<[u8]>,
+    /// It was registered, perhaps with memory for what libgcc keeps about it.
+    registered: Option<Option<Box<Kept>>>,
+}
+
+impl Known {
+    fn new(stubs: &[Range<usize>], rows: &[Row], registered: Option<Option<Box<Kept>>>) -> Self {
+        Known {
+            table: table(stubs, rows).into_boxed_slice(),
+            registered,
+        }
+    }
+
+    /// The stubs are not executed any more, and nobody finds the table.
     ///
     /// # Upcall safety
-    /// As [`register`].
-    pub fn forget(self) {
+    /// As [`make_known`].
+    pub fn forget(mut self) {
+        let Some(registered) = &self.registered else {
+            return;
+        };
         let [plain, with_memory] = functions([c"__deregister_frame", c"__deregister_frame_info"]);
-        let function = if self.1.is_some() { with_memory } else { plain };
-        if let Some(deregister) = function {
+        let deregister = match registered {
+            Some(_) => with_memory,
+            None => plain,
+        };
+        match deregister {
             // SAFETY: it was registered once; afterwards nobody refers to it.
-            unsafe {
-                deregister(self.0.as_mut_ptr().cast(), core::ptr::null_mut());
-                drop(Box::from_raw(self.0));
-                if let Some(kept) = self.1 {
-                    drop(Box::from_raw(kept));
-                }
-            }
+            Some(deregister) => unsafe {
+                deregister(self.table.as_mut_ptr().cast(), core::ptr::null_mut());
+            },
+            // It may be referred to.
+            None => core::mem::forget(self),
         }
     }
 }
@@ -153,16 +195,20 @@ unsafe extern "C" fn is_unwinder(
     _size: usize,
     _data: *mut c_void,
 ) -> c_int {
-    // SAFETY: the loader passes a valid record, whose name is null or a C string.
-    let name = unsafe {
-        let name = (*info).dlpi_name;
-        if name.is_null() {
-            return 0;
-        }
-        CStr::from_ptr(name).to_bytes()
-    };
-    let file = name.rsplit(|&byte| byte == b'/').next().unwrap_or(name);
-    c_int::from(file.starts_with(b"libgcc_s.so") || file.starts_with(b"libunwind.so"))
+    // SAFETY: the loader passes a valid record.
+    let info = unsafe { &*info };
+    c_int::from(is_named(info, b"libgcc_s.so") || is_named(info, b"libunwind.so"))
+}
+
+/// Returns true if the name of an object's file begins so.
+pub(super) fn is_named(info: &libc::dl_phdr_info, name: &[u8]) -> bool {
+    if info.dlpi_name.is_null() {
+        return false;
+    }
+    // SAFETY: the loader's name, which ends with a zero.
+    let path = unsafe { CStr::from_ptr(info.dlpi_name) }.to_bytes();
+    let file = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
+    file.starts_with(name)
 }
 
 /// Returns where the object that holds this address begins.

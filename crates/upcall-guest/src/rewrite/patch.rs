@@ -15,7 +15,8 @@ use crate::ground::entry::{self, Hook, raw_syscall};
 use crate::ground::state::GUEST;
 use crate::ground::{arch, memory};
 use crate::rewrite::arena::Arenas;
-use crate::rewrite::cfi::{self, Registration};
+use crate::rewrite::cfi::{self, Known};
+use crate::rewrite::finder;
 use crate::rewrite::kept::{self, First};
 use crate::rewrite::object::{self, Image, Object, Role, Segment};
 use crate::rewrite::site::{self, CancelRange, Reason, Scan, Window};
@@ -167,8 +168,10 @@ struct Table {
     /// The object's addresses; whether it is still there.
     span: Range<usize>,
     live: AtomicBool,
-    /// For [`forget`] alone, under the arenas' lock.
-    registration: Mutex<Option<Registration>>,
+    /// How the unwinder knows the stubs, if it does. Under the arenas' lock.
+    known: Mutex<Option<Known>>,
+    /// The table in which it looks by itself, if it does.
+    entries: AtomicPtr<u8>,
     next: *const Table,
 }
 
@@ -187,11 +190,39 @@ fn tables() -> impl Iterator<Item = &'static Table> {
     .filter(|table| table.live.load(Ordering::Relaxed))
 }
 
-fn publish(mut table: Table) {
+fn publish(mut table: Table) -> &'static Table {
     table.next = TABLES.load(Ordering::Relaxed);
+    let table = Box::leak(Box::new(table));
     // Release: pairs with the Acquire in `tables`. The caller holds the arenas' lock, so nobody
     // else publishes.
-    TABLES.store(Box::leak(Box::new(table)), Ordering::Release);
+    TABLES.store(table, Ordering::Release);
+    table
+}
+
+impl Table {
+    /// Makes the stubs known to the process's unwinder, if there is one. Returns true if they are.
+    fn tell_unwinder(&self) -> bool {
+        let mut known = self.known.lock().unwrap_or_else(|e| e.into_inner());
+        if known.is_none() {
+            *known = cfi::make_known(&self.starts, &self.rows, &self.entries);
+        }
+        known.is_some()
+    }
+}
+
+/// Returns the unwinder's entry for a program counter in a stub, and where that begins.
+///
+/// # Upcall safety
+/// As [`original`].
+pub fn entry_of(pc: usize) -> Option<(*const u8, usize)> {
+    let table = tables().find(|table| table.stubs.contains(&pc))?;
+    // Acquire: pairs with the Release in `cfi::make_known`.
+    let entries = table.entries.load(Ordering::Acquire);
+    if entries.is_null() {
+        return None;
+    }
+    // SAFETY: of that function's; it is there while its stubs are executed.
+    unsafe { cfi::entry_of(entries, pc) }
 }
 
 /// Returns what the program would be at, were it not in a stub at `pc`; `None` if `pc` is in no stub.
@@ -370,7 +401,8 @@ pub unsafe fn patch_object(object: &Object, extent: Extent) -> ObjectReport {
         trapped: Vec::new(),
         span: span.clone(),
         live: AtomicBool::new(true),
-        registration: Mutex::new(None),
+        known: Mutex::new(None),
+        entries: AtomicPtr::new(ptr::null_mut()),
         next: ptr::null(),
     };
     let mut jumps = Vec::with_capacity(sites.len());
@@ -447,10 +479,7 @@ pub unsafe fn patch_object(object: &Object, extent: Extent) -> ObjectReport {
         .filter_map(|s| s.window.clone().ok())
         .collect();
     table.texts = written_texts(object, &table.windows);
-    let registration = cfi::register(&table.starts, &table.rows);
-    report.unwinder = registration.is_some();
-    table.registration = Mutex::new(registration);
-    publish(table);
+    report.unwinder = publish(table).tell_unwinder();
     report
 }
 
@@ -478,11 +507,10 @@ pub fn texts() -> impl Iterator<Item = &'static Range<usize>> {
 /// As [`patch_object`].
 pub fn tell_unwinder() {
     let _arenas = ARENAS.lock().unwrap_or_else(|e| e.into_inner());
+    // One that was unloaded and loaded again does not ask any more.
+    finder::bind();
     for table in tables() {
-        let mut registration = table.registration.lock().unwrap_or_else(|e| e.into_inner());
-        if registration.is_none() {
-            *registration = cfi::register(&table.starts, &table.rows);
-        }
+        table.tell_unwinder();
     }
 }
 
@@ -498,13 +526,10 @@ pub unsafe fn forget(span: &Range<usize>) {
     let mut arenas = ARENAS.lock().unwrap_or_else(|e| e.into_inner());
     for table in tables().filter(|t| t.span == *span) {
         table.live.store(false, Ordering::Relaxed);
-        let registration = table
-            .registration
-            .lock()
-            .unwrap_or_else(|e| e.into_inner())
-            .take();
-        if let Some(registration) = registration {
-            registration.forget();
+        table.entries.store(ptr::null_mut(), Ordering::Relaxed);
+        let known = table.known.lock().unwrap_or_else(|e| e.into_inner()).take();
+        if let Some(known) = known {
+            known.forget();
         }
         arenas.give_back(&table.stubs);
     }

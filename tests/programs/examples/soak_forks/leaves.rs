@@ -10,6 +10,7 @@ use upcall::sync::{Mutex, Semaphore};
 use upcall::thread;
 
 use crate::children;
+use crate::libcs;
 use crate::random::Random;
 use crate::tree::World;
 
@@ -67,8 +68,8 @@ pub fn leaf(random: &mut Random, world: &World) -> u64 {
         });
     let kind = kind.unwrap_or(COMPUTES);
     world.count(kind);
-    // In a child other threads' locks stay locked, and one is libgcc's, by which a panic finds its way.
-    let is_for_children = !LOCKS.contains(&kind) && kind != PANICS && kind != CHILD;
+    // In a child other threads' locks stay locked.
+    let is_for_children = !LOCKS.contains(&kind) && kind != CHILD;
     if world.is_plain() || world.is_in_child() && !is_for_children {
         return value;
     }
@@ -97,7 +98,7 @@ pub fn leaf(random: &mut Random, world: &World) -> u64 {
         MEETS => meets(value),
         LOOKS => looks(value),
         THREAD => thread::spawn(move || value).join().unwrap(),
-        LIBC_THREAD => std::thread::spawn(move || value).join().unwrap(),
+        LIBC_THREAD => libcs::beside([|| value], || ()).0[0],
         CHILD => children::forks(random, value),
         _ => computes(value),
     }

@@ -15,6 +15,7 @@
 
 mod children;
 mod leaves;
+mod libcs;
 #[path = "../../tests/soak/random.rs"]
 mod random;
 mod tree;
@@ -116,21 +117,19 @@ fn round(seed: u64) {
         .iter()
         .map(|&(thread, shape, size)| (thread, tree::Tree::new(random.next(), shape, size)))
         .partition(|(thread, _)| matches!(thread, Thread::OfCrate));
-    let locks: u64 = std::thread::scope(|libc| {
-        let libcs: Vec<_> = libcs
-            .iter()
-            .map(|(_, tree)| libc.spawn(|| walk(seed, tree)))
-            .collect();
-        let ours: u64 = thread::scope(|scope| {
+    let libcs = libcs.iter().map(|(_, tree)| || walk(seed, tree));
+    let (libcs, ours) = libcs::beside(libcs, || {
+        thread::scope(|scope| {
             let ours: Vec<_> = ours
                 .iter()
                 .map(|(_, tree)| scope.spawn(|| walk(seed, tree)))
                 .collect();
-            ours.into_iter().map(|tree| tree.join().unwrap()).sum()
-        });
-        let libcs: u64 = libcs.into_iter().map(|tree| tree.join().unwrap()).sum();
-        ours + libcs
+            ours.into_iter()
+                .map(|tree| tree.join().unwrap())
+                .sum::<u64>()
+        })
     });
+    let locks = ours + libcs.into_iter().sum::<u64>();
     expect(
         seed,
         "additions under locks",

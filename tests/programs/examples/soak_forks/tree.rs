@@ -24,7 +24,7 @@ enum Way {
     /// Everything is called, and nothing waits.
     Plain,
     Pieces,
-    /// As `Pieces`, in the child of a fork(2): nothing that the parent's threads may hold is used, and nothing panics.
+    /// As `Pieces`, in the child of a fork(2): nothing that the parent's threads may hold is used.
     InChild,
 }
 
@@ -138,8 +138,6 @@ impl Tree {
             // The leaf is what is forked first.
             10..12 => two(&other, &tree.rest(), world),
             12 | 13 => many(tree, &other, world),
-            // As in leaves.
-            _ if world.is_in_child() => two(&tree.rest(), &other, world),
             14 => second_panics(&tree.rest(), &other, world),
             _ => first_panics(&tree.rest(), &other, world),
         }

@@ -26,7 +26,7 @@ programs! {
     code: filter_after_jit filter_without_barriers first_thread_late jit_altstack jit_calls jit_later own_gs_base own_rseq own_user_dispatch refused_site
         registers seccomp_traps time_stamps_fault time_stamps_fault_here;
     identity: capabilities_by_id identity_by_helper identity_changes setuid_threads thread_privileges;
-    languages: cxx_atomic_wait cxx_cancel_unwind cxx_exceptions cxx_jthread cxx_latch_barrier cxx_mutexes
+    languages: cxx_atomic_wait cxx_cancel_unwind cxx_fork_while_throwing cxx_exceptions cxx_jthread cxx_latch_barrier cxx_mutexes
         cxx_thread_local omp_for omp_nested omp_sync omp_tasks py_futures py_locks py_multiprocessing py_select
         py_servers py_signals py_sleep py_subprocess py_threads rs_channels rs_children rs_overflow rs_panic
         rs_park rs_sleep rs_tcp rs_threads;
