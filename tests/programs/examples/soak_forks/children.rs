@@ -4,6 +4,7 @@ use std::panic::AssertUnwindSafe;
 
 use upcall::thread;
 
+use crate::hangs;
 use crate::random::Random;
 use crate::tree::{Shape, Tree, World};
 
@@ -40,9 +41,9 @@ fn fork_with(tree: &Tree, expected: u64) -> libc::pid_t {
     if child > 0 {
         return child;
     }
+    hangs::end_after(HANGS_SECONDS);
     // SAFETY: system calls on plain values. What the child says of a piece that another thread ran is not to be seen.
     unsafe {
-        libc::alarm(HANGS_SECONDS);
         let null = libc::open(c"/dev/null".as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC);
         libc::dup2(null, libc::STDERR_FILENO);
     }

@@ -14,13 +14,13 @@
 //! A round that hangs ends the process by SIGALRM after 300 seconds.
 
 mod children;
+mod hangs;
 mod leaves;
 mod libcs;
 #[path = "../../tests/soak/random.rs"]
 mod random;
 mod tree;
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use upcall::thread;
@@ -51,13 +51,6 @@ enum Thread {
     OfLibc,
 }
 
-/// Handled signals, which a disturber sends.
-static HANDLED: AtomicU64 = AtomicU64::new(0);
-
-extern "C" fn handle(_: libc::c_int) {
-    HANDLED.fetch_add(1, Ordering::Relaxed);
-}
-
 fn main() {
     let mut words = std::env::args().skip(1).map(|word| {
         let number = word.parse::<u64>();
@@ -78,8 +71,7 @@ fn main() {
         None => rounds < ROUNDS,
     };
     while goes_on(rounds) {
-        // SAFETY: asks for a signal.
-        unsafe { libc::alarm(HANGS_SECONDS) };
+        hangs::end_after(HANGS_SECONDS);
         round(seed.wrapping_add(rounds.into()));
         rounds += 1;
     }
@@ -90,7 +82,8 @@ fn main() {
 }
 
 fn begin() {
-    // SAFETY: system calls on plain values; the handler changes one word.
+    hangs::begin();
+    // SAFETY: a system call on plain values.
     unsafe {
         let none = libc::rlimit {
             rlim_cur: 0,
@@ -98,10 +91,6 @@ fn begin() {
         };
         // Some children end by SIGABRT.
         libc::setrlimit(libc::RLIMIT_CORE, &raw const none);
-        let mut action: libc::sigaction = std::mem::zeroed();
-        action.sa_sigaction = handle as *const () as usize;
-        action.sa_flags = libc::SA_RESTART;
-        libc::sigaction(libc::SIGUSR1, &raw const action, std::ptr::null_mut());
     }
     let mut builder = upcall::Runtime::builder().stack_size(1 << 20);
     if std::env::var_os("UPCALL_SLICE_US").is_none() {
