@@ -189,7 +189,8 @@ impl Machine {
         }
         self.dispatch(at);
         if let Some(runtime) = it.runtime.get() {
-            runtime.added([&runtime.vps()[vp]].into_iter());
+            // Its owner is awake: it was woken above, or had stopped on its way, since nobody runs without a processor here.
+            runtime.added(std::iter::empty());
         }
     }
 
