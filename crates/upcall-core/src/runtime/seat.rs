@@ -57,7 +57,7 @@ impl<K: Kernel> Seat<K> {
     }
 
     pub(super) fn is_held_by(&self, activation: &'static Activation<K>) -> bool {
-        self.0.holds(activation, Ordering::Relaxed)
+        self.0.holds(activation, Ordering::SeqCst)
     }
 
     /// Returns true if the seat was empty and is the activation's now.

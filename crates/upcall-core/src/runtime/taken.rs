@@ -8,9 +8,9 @@
 //!    call does so when it returns, or its successor does: all of them meet [`Inside::pause`].
 //! 3. There the owner *gives away* its ready list, in its order, to the virtual processor that has fewest of those with a
 //!    processor. Then it sleeps as an idle owner that nobody rings, until its processor is back. If there is no other, the list stays.
-//! 4. When processors are back, the backend calls [`Runtime::added`]. It wakes their owners: one may have seen that its processor is
-//!    another's, and be on its way to the poller. Who kept its list, since there was no other processor, gives it away now. Threads
-//!    come to an owner whose processor is back as to any that was idle.
+//! 4. When processors are back, the backend wakes their owners, and calls [`Runtime::added`]. That wakes one which sits in the poller,
+//!    or is on its way there and has seen that its processor is another's. Who kept its list, since there was no other processor,
+//!    gives it away now. Threads come to an owner whose processor is back as to any that was idle.
 //!
 //! A caller that puts a thread on a virtual processor which is not its own looks afterwards if that still has its processor
 //! (`look_after`). An owner that pauses is idle first, and then looks for threads that came meanwhile. One of the
@@ -55,9 +55,16 @@ impl<K: Kernel> Runtime<K> {
     /// them may not have stopped at all meanwhile. May be called whenever the caller is inside the runtime.
     pub fn added(&'static self, back: impl Iterator<Item = &'static Vp<K>>) {
         for vp in back {
-            let word = vp.word();
-            if word.state() == State::Idle {
-                word.owner().notify();
+            let (word, caller) = (vp.word(), self.kernel.current());
+            let owner = word.owner();
+            // The caller looks by itself. In a poll it would be woken by each of its own decisions.
+            if word.state() != State::Idle || core::ptr::eq(owner, caller) {
+                continue;
+            }
+            // SeqCst: who is about to poll takes the seat first, and looks at its word afterwards.
+            owner.wake.fetch_add(1, Ordering::SeqCst);
+            if self.seat.is_held_by(owner) {
+                self.kernel.wake(owner);
             }
         }
         let Some(first) = self.vps().first() else {

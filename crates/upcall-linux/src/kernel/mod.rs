@@ -261,10 +261,14 @@ impl Linux {
         for vp in vps.get(after..before).unwrap_or(&[]).iter().filter(others) {
             runtime.recall(vp);
         }
-        if let Some(back) = vps.get(before..after)
-            && !back.is_empty()
-        {
+        let back = vps.get(before..after).unwrap_or(&[]);
+        if !back.is_empty() {
             runtime.added(back.iter());
+        }
+        for vp in back {
+            let owner = vp.word().owner();
+            owner.wake_word().fetch_add(1, Ordering::SeqCst);
+            self.wake(owner);
         }
     }
 }
