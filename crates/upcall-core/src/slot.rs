@@ -32,14 +32,14 @@ impl<T: 'static> Slot<T> {
         self.0.store(address(value), order);
     }
 
-    /// Stores `new` if the slot holds `old`. Returns true if it did. AcqRel on success.
+    /// Stores `new` if the slot holds `old`. Returns true if it did. SeqCst on success.
     #[inline]
     pub fn replace_if(&self, old: Option<&'static T>, new: Option<&'static T>) -> bool {
         self.0
             .compare_exchange(
                 address(old),
                 address(new),
-                Ordering::AcqRel,
+                Ordering::SeqCst,
                 Ordering::Relaxed,
             )
             .is_ok()
