@@ -284,15 +284,14 @@ impl Space {
     pub(crate) fn restore(&self, machine: &Machine) {
         let now = machine.clock.get();
         if self.back_at.get() <= now {
-            let before = self.taken.take();
-            let taken = || before.iter().map(|(&vp, &until)| (vp, until));
-            self.taken
-                .replace(taken().filter(|&(_, until)| until > now).collect());
-            let next = self.taken.borrow().values().copied().min();
-            self.back_at.set(next.unwrap_or(u64::MAX));
-            self.give_back(machine, |vp| {
-                before.contains_key(&vp.index()) && !self.lacks(vp.index())
-            });
+            let mut taken = self.taken.borrow_mut();
+            let due = taken.iter().filter(|&(_, &until)| until <= now);
+            let back: Vec<u32> = due.map(|(&vp, _)| vp).collect();
+            taken.retain(|_, until| *until > now);
+            self.back_at
+                .set(taken.values().copied().min().unwrap_or(u64::MAX));
+            drop(taken);
+            self.give_back(machine, |vp| back.contains(&vp.index()));
             // Who keeps a list of ready threads is told of any.
             for (vessel, _) in self.awaiting.take() {
                 machine.wake(vessel, 0);

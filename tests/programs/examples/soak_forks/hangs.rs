@@ -2,8 +2,6 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Handled signals that the soak has sent.
-static HANDLED: AtomicU64 = AtomicU64::new(0);
 /// When the process is taken to hang, in seconds of the monotonic clock.
 static HANGS_AT: AtomicU64 = AtomicU64::new(u64::MAX);
 
@@ -18,7 +16,6 @@ fn now() -> u64 {
 }
 
 extern "C" fn handle(signal: libc::c_int) {
-    HANDLED.fetch_add(1, Ordering::Relaxed);
     if signal == libc::SIGALRM && now() >= HANGS_AT.load(Ordering::Relaxed) {
         // SAFETY: what a handler may call. The default action comes when this one is over.
         unsafe {

@@ -1,11 +1,9 @@
 //! System calls that the runtime makes beside those of the program, counted by strace(1).
 
 use crate::real;
-use program_tests::case::Case;
 use program_tests::program::Program;
 use program_tests::provision;
 use std::fs;
-use std::path::Path;
 use std::process::Command;
 
 /// How many connections each part of the program accepts.
@@ -20,13 +18,14 @@ struct Asked {
 }
 
 /// What `part` of `accept_calls.c` asks the kernel. None if the case must be skipped.
-fn asked(case: &Case, path: &Path, part: &str) -> Option<Asked> {
-    let strace = provision::program(case.name(), "strace", "strace")?;
+fn asked(name: &str, part: &str) -> Option<Asked> {
+    let (case, path) = real(name, "accept_calls.c")?;
+    let strace = provision::program(name, "strace", "strace")?;
     let traces = Command::new(&strace)
         .args(["-o", "/dev/null", "true"])
         .status();
     if !traces.is_ok_and(|status| status.success()) {
-        provision::skip(case.name(), "strace cannot trace here");
+        provision::skip(name, "strace cannot trace here");
         return None;
     }
     let program = Program::new(strace)
@@ -60,11 +59,7 @@ fn asked(case: &Case, path: &Path, part: &str) -> Option<Asked> {
 /// It was asked for each connection that was waited for.
 #[test]
 fn a_socket_is_asked_once_if_it_listens() {
-    let name = "a_socket_is_asked_once_if_it_listens";
-    let Some((case, path)) = real(name, "accept_calls.c") else {
-        return;
-    };
-    let Some(asked) = asked(&case, &path, "waits") else {
+    let Some(asked) = asked("a_socket_is_asked_once_if_it_listens", "waits") else {
         return;
     };
     // Otherwise its threads have blocked, and nothing was tried.
@@ -77,11 +72,7 @@ fn a_socket_is_asked_once_if_it_listens() {
 /// poll(2) was asked for each accept(2), and for its flags where nobody had come.
 #[test]
 fn a_socket_that_never_waits_is_asked_nothing() {
-    let name = "a_socket_that_never_waits_is_asked_nothing";
-    let Some((case, path)) = real(name, "accept_calls.c") else {
-        return;
-    };
-    let Some(asked) = asked(&case, &path, "never") else {
+    let Some(asked) = asked("a_socket_that_never_waits_is_asked_nothing", "never") else {
         return;
     };
     assert_eq!(asked.accepts, 2 * TURNS);

@@ -126,11 +126,8 @@ fn attempt_accept(poller: &Poller, frame: &Frame, kind: Kind) -> Attempt {
         return Attempt::Unknown;
     }
     if !poller.is_known_to_listen(descriptor) {
-        if asked_not_to_wait(frame) {
-            return Attempt::Unknown;
-        }
-        // As with unknown flags.
-        if !is_listening(descriptor) {
+        // One that does not listen is refused at once, as unknown flags are.
+        if asked_not_to_wait(frame) || !is_listening(descriptor) {
             return Attempt::Unknown;
         }
         poller.note_listens(descriptor);
