@@ -468,7 +468,7 @@ const FAULTS: &[Fault] = &[
     (
         "idle::one_at_a_time",
         "slot.rs",
-        "Ordering::AcqRel,",
+        "Ordering::SeqCst,",
         "Ordering::Relaxed,",
     ),
     // The look for the mark may come before the others see that nobody is inside.
