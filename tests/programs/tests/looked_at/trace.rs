@@ -157,17 +157,25 @@ fn a_timeline_has_what_threads_did() {
         "ready",
         "idle",
         "sleeps",
-        "flock",
         "waits for a word",
         "waits to read",
         "wakes ",
+        "waits for descriptors",
+    ] {
+        assert!(has(&names, wanted), "'{wanted}':\n{names}");
+    }
+    // What happens a few times may be all among what was dropped.
+    for wanted in [
+        "flock",
         "upcall: blocked in a",
         "upcall: unblocked",
         "upcall: put to work",
-        "waits for descriptors",
         "on processor",
     ] {
-        assert!(has(&names, wanted), "'{wanted}':\n{names}");
+        assert!(
+            has(&names, wanted) || busy.is_none(),
+            "'{wanted}':\n{names}"
+        );
     }
 }
 

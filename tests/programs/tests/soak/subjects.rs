@@ -219,26 +219,12 @@ pub fn all(case: &Case, only: &[String]) -> Vec<Subject> {
             ..BEARS
         },
         has_runtime: true,
-        ..Subject::new("soak_forks", Program::new(forks(case.scratch())))
+        ..Subject::new("soak_forks", Program::new(env!("CARGO_BIN_EXE_soak_forks")))
     });
     subjects.retain(|subject| {
         only.is_empty() || only.iter().any(|part| subject.name.contains(part.as_str()))
     });
     subjects
-}
-
-/// Builds `examples/soak_forks`. Its panics must be caught, as tests' are.
-fn forks(scratch: &Path) -> PathBuf {
-    let target = scratch.parent().expect("it lies in the target directory");
-    let status = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .args(["build", "--quiet", "--profile", "testing"])
-        .args(["--example", "soak_forks", "--target-dir"])
-        .arg(target)
-        .status()
-        .expect("cargo can be started");
-    assert!(status.success(), "building soak_forks failed: {status}");
-    target.join("testing/examples/soak_forks")
 }
 
 /// Servers under load. A server that gets no thread ends before it listens, or ends all of its connections.

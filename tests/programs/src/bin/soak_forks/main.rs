@@ -6,7 +6,7 @@
 //! counts. What it prints does not depend on scheduling, nor on how long it runs.
 //!
 //! ```text
-//! cargo run --profile testing -p program-tests --example soak_forks -- [SECONDS] [SEED]
+//! cargo run --profile testing -p program-tests --bin soak_forks -- [SECONDS] [SEED]
 //! ```
 //!
 //! Rounds begin until SECONDS have passed; without, there are 20. SEED is 1 unless given, here or as `SOAK_SEED`; each round
@@ -17,7 +17,7 @@ mod children;
 mod hangs;
 mod leaves;
 mod libcs;
-#[path = "../../tests/soak/random.rs"]
+#[path = "../../../tests/soak/random.rs"]
 mod random;
 mod tree;
 
