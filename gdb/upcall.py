@@ -21,14 +21,14 @@ import gdb
 import gdb.unwinder
 
 MAGIC = 0x6E65646470750001
-VERSION = 1
+VERSION = 2
 NOTE_NAME = b"Upcall\0"
 NOTE_TYPE = 1
 
 OFFSETS = """
 thread_context thread_state thread_wait thread_carrier thread_has_deadline thread_deadline thread_id thread_name
 thread_frame thread_pointer thread_shell thread_bound thread_waits thread_descriptor thread_wants thread_sibling
-shell_ending shell_over bound_tid bound_state bound_away activation_vp activation_activity activation_marks
+shell_task task_shell task_ending task_over bound_tid bound_state bound_away activation_vp activation_activity activation_marks
 activation_tid vp_word vp_index vp_processor runtime_vps runtime_nr_vps vp_size saved_ip saved_sp saved_bp saved_bx
 frame_call frame_argument frame_ip frame_sp frame_bp frame_bx frame_r12 frame_r13 frame_r14 frame_r15
 """.split()
@@ -166,7 +166,9 @@ class Thread:
         self.wants, self.sibling = field("<I", "thread_wants"), field("<Q", "thread_sibling")
         self.wait_kind = it.waits[self.wait & 3] if self.wait else None
         shell, bound = field("<Q", "thread_shell"), field("<Q", "thread_bound")
-        self.is_free = shell != 0 and it.field("<Q", shell, "shell_ending") == it.at["shell_over"]
+        task = it.field("<Q", shell, "shell_task") if shell != 0 else 0
+        runs = task != 0 and it.field("<Q", task, "task_shell") == shell and it.field("<Q", task, "task_ending") != it.at["task_over"]
+        self.is_free = shell != 0 and not runs
         self.tid, self.vp, self.context = None, None, None
         carrier = field("<Q", "thread_carrier")
         if carrier != 0:

@@ -14,7 +14,7 @@
 /// What a description begins with.
 pub const MAGIC: u64 = 0x6e65_6464_7075_0001;
 /// The version of the layout of [`Description`], and of what its numbers mean.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// The name of the note, with its zero.
 pub const NOTE_NAME: &[u8; 7] = b"Upcall\0";
 /// The type of the note.
@@ -71,10 +71,14 @@ numbers! {
         thread_wants,
         /// In a thread: not 0 if it waits for more descriptors.
         thread_sibling,
-        /// In a shell: [`Offsets::shell_over`] if no thread runs in it.
-        shell_ending,
-        /// No offset, but that value.
-        shell_over,
+        /// In a shell: the address of a task, or 0. A thread runs in the shell if this leads back to it, and has not ended.
+        shell_task,
+        /// In a task: the address of a shell, or 0.
+        task_shell,
+        /// In a task: [`Offsets::task_over`] if it has ended.
+        task_ending,
+        /// What that word is then. No offset.
+        task_over,
         /// In a record: the id of the kernel thread (32 bits).
         bound_tid,
         /// In a record: [`Offsets::bound_away`] if the kernel thread runs the thread (32 bits).

@@ -111,6 +111,16 @@ pub trait Attributes: Machine {
     /// the attributes that the kernel keeps.
     fn install(&self, _activation: &Activation<Self>, _thread: &'static Thread<Self>) {}
 
+    /// A ticket was chosen ([`Thread::ticket_at`]): a thread begins for which it has waited. Returns that thread, which has
+    /// registers and is in no list. Called by the owner of a virtual processor.
+    fn begins(
+        &self,
+        _inside: &Inside<Self>,
+        _ticket: &'static Thread<Self>,
+    ) -> &'static Thread<Self> {
+        self.broken("a ticket where none is made")
+    }
+
     /// The calling activation has saved `thread` and does not run it any more.
     fn uninstall(&self, _activation: &Activation<Self>, _thread: &'static Thread<Self>) {}
 

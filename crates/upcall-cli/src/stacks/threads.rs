@@ -186,6 +186,16 @@ impl<'a> Threads<'a> {
         })
     }
 
+    /// Returns true if a thread of the program runs in a shell.
+    fn runs_in(&self, shell: u64) -> Result<bool, Unreadable> {
+        let at = &self.description.offsets;
+        let word = |address: u64, offset: u32| self.memory.u64(behind(address, offset));
+        let task = word(shell, at.shell_task)?;
+        Ok(task != 0
+            && word(task, at.task_shell)? == shell
+            && word(task, at.task_ending)? != u64::from(at.task_over))
+    }
+
     /// `None`: no thread of the program runs in it.
     fn thread(&self, number: u64, address: u64) -> Result<Option<Thread>, Unreadable> {
         let (it, memory) = (&self.description, self.memory);
@@ -194,7 +204,7 @@ impl<'a> Threads<'a> {
         let word = |address: u64, offset: u32| memory.u64(behind(address, offset));
         let half = |address: u64, offset: u32| memory.u32(behind(address, offset));
         let shell = word(address, at.thread_shell)?;
-        if shell != 0 && word(shell, at.shell_ending)? == u64::from(at.shell_over) {
+        if shell != 0 && !self.runs_in(shell)? {
             return Ok(None);
         }
         let mut name = [0; 16];

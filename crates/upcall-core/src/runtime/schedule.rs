@@ -136,6 +136,16 @@ impl<K: Kernel> Inside<K> {
             && !runtime.poller_is_due(vp)
     }
 
+    /// The thread for which a ticket has waited.
+    // Beside the way of threads that have begun.
+    #[inline(never)]
+    fn begin(&self, vp: &'static Vp<K>, ticket: &'static Thread<K>) -> &'static Thread<K> {
+        let runtime = self.runtime();
+        let thread = runtime.kernel.begins(self, ticket);
+        runtime.tell(vp, thread, Transition::Created);
+        thread
+    }
+
     #[inline(always)]
     pub(super) fn run(&self, vp: &'static Vp<K>, thread: &'static Thread<K>) -> ! {
         let runtime = self.runtime();
@@ -148,6 +158,10 @@ impl<K: Kernel> Inside<K> {
         if vp.only_computes.load(Ordering::Relaxed) {
             runtime.fill_seat(vp);
         }
+        let thread = match thread.context.load(Ordering::Relaxed) {
+            0 => self.begin(vp, thread),
+            _ => thread,
+        };
         thread.state.store(Phase::Running, Ordering::Relaxed);
         thread
             .carrier
@@ -173,6 +187,12 @@ impl<K: Kernel> Inside<K> {
 }
 
 impl<K: Kernel> Runtime<K> {
+    /// Returns true if anybody is told what happens to threads.
+    #[inline]
+    pub fn has_listeners(&self) -> bool {
+        self.listeners.any()
+    }
+
     #[inline]
     pub(crate) fn make_ready_new(
         &'static self,

@@ -19,6 +19,7 @@
 //! more, and a signal for it takes that lock too ([`Runtime::interrupt`](crate::Runtime::interrupt)).
 
 use core::mem::offset_of;
+use core::ptr::NonNull;
 
 use intrusive_collections::RBTreeAtomicLink;
 
@@ -27,7 +28,7 @@ use crate::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use crate::arch;
 use crate::list::{Chained, Linked, List};
 use crate::machine::Machine;
-use crate::memory::Recycled;
+use crate::memory::{Recycled, Slab};
 use crate::numbered::{AtomicEnum, Numbered, numbered_enum};
 use crate::rank::Rank;
 use crate::slot::Slot;
@@ -90,7 +91,7 @@ impl Phase {
 /// A user-level thread. Lives in recycled memory: a reference stays valid, its identity does not.
 #[repr(C, align(64))]
 pub struct Thread<K: Machine> {
-    /// Stack pointer of the saved registers while it does not run.
+    /// Stack pointer of the saved registers while it does not run. 0 of a ticket: see [`Thread::ticket_at`].
     pub(crate) context: AtomicUsize,
     pub(crate) state: AtomicEnum<Phase>,
     pub(crate) reason: AtomicEnum<WakeReason>,
@@ -219,6 +220,17 @@ impl<K: Machine> Thread<K> {
     /// [`Entered::park_until_claimed`](crate::Entered::park_until_claimed) must follow.
     pub fn begin_park(&self) {
         self.state.store(Phase::Parking, Ordering::Release);
+    }
+
+    /// A ticket: it has no registers, and waits in ready lists for a thread that has not begun. When it is chosen,
+    /// [`Attributes::begins`](crate::kernel::Attributes::begins) says which one that is, and the ticket is the backend's again.
+    ///
+    /// # Safety
+    ///
+    /// At `place` there is room for a thread, aligned and mapped for ever, and nobody else uses it, now or later.
+    pub unsafe fn ticket_at(place: NonNull<u8>) -> &'static Self {
+        // SAFETY: the caller's promise.
+        unsafe { Slab::place(place) }
     }
 
     /// The activation that carries the thread, if it runs (or is stopped by the kernel).

@@ -68,7 +68,7 @@ pub struct GuestThread {
     pub name: [AtomicU64; 2],
 
     // Its begin and end.
-    /// What runs it again when it has ended, or 0.
+    /// What runs it again when it has ended, or 0. Of a ticket: its task.
     pub shell: AtomicUsize,
     /// The shell that it is making.
     pub makes: AtomicUsize,

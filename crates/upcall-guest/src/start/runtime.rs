@@ -87,6 +87,7 @@ fn fresh(mask: u64) -> Result<&'static Runtime, Errno> {
             starter: agents::starter,
             begin: signal::begin,
             new_thread: attributes::begin,
+            begins: shell::begins,
             deferred,
             pass_on: signal::pass_on,
             resting_mask: masks::resting,

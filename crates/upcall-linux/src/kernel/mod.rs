@@ -483,6 +483,11 @@ impl Attributes for Linux {
     }
 
     #[inline]
+    fn begins(&self, inside: &Inside, ticket: &'static Thread) -> &'static Thread {
+        (self.settings.hooks.begins)(inside, ticket)
+    }
+
+    #[inline]
     fn uninstall(&self, activation: &Activation, thread: &'static Thread) {
         if base::rest(activation) {
             activation.kernel.thread_pointer.store(0, Ordering::Relaxed);

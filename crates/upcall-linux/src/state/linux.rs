@@ -29,6 +29,8 @@ pub struct Hooks {
     /// A thread is made: its attributes in the layer above become those of a new thread of this creator. See
     /// [`upcall_core::kernel::Attributes::begin`].
     pub new_thread: fn(&Thread, &Thread),
+    /// Which thread begins for a ticket. See [`upcall_core::kernel::Attributes::begins`].
+    pub begins: fn(&Inside, &'static Thread) -> &'static Thread,
     /// Signals of the program were deferred on an activation; leaves the runtime. See
     /// [`upcall_core::kernel::Attributes::deferred`].
     pub deferred: fn(Entered),

@@ -3,7 +3,7 @@
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use upcall::thread::{self, Builder};
@@ -25,26 +25,33 @@ pub fn stacks_are_as_large_as_asked_for() {
 
 /// The child of a fork has its one thread, and makes others.
 pub fn children_have_threads_of_their_own() {
-    let status = thread::spawn(|| {
-        // SAFETY: the child uses its own thread, and ends.
-        let child = unsafe { libc::fork() };
-        if child == 0 {
-            let sum: i32 = (0..20)
-                .map(|one| thread::spawn(move || one).join().unwrap())
-                .sum();
-            // SAFETY: ends the child.
-            unsafe { libc::_exit(i32::from(sum == 190)) };
-        }
-        let mut status = 0;
-        // SAFETY: a child of ours.
-        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
-        status
-    });
-    let status = status.join().unwrap();
-    assert!(
-        libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 1,
-        "{status:#x}"
-    );
+    // In shells of their own, and in one that is not.
+    let fillers: Vec<_> = (0..100).map(|_| thread::spawn(|| 0)).collect();
+    let batch = [(); 3].map(|()| thread::spawn(child_makes_threads));
+    fillers.into_iter().for_each(|one| drop(one.join()));
+    for status in batch {
+        let status = status.join().unwrap();
+        assert!(
+            libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 1,
+            "{status:#x}"
+        );
+    }
+}
+
+fn child_makes_threads() -> i32 {
+    // SAFETY: the child uses its own thread, and ends.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let sum: i32 = (0..20)
+            .map(|one| thread::spawn(move || one).join().unwrap())
+            .sum();
+        // SAFETY: ends the child.
+        unsafe { libc::_exit(i32::from(sum == 190)) };
+    }
+    let mut status = 0;
+    // SAFETY: a child of ours.
+    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    status
 }
 
 /// The first thread ends by itself: the process ends with the last that runs, however many shells are free.
@@ -59,6 +66,25 @@ pub fn first_ends() -> ! {
     loop {
         // Unlike pthread_exit(3), through no frame of main's caller.
         // SAFETY: ends the calling thread, which has nothing to drop.
+        unsafe { libc::syscall(libc::SYS_exit, 3) };
+    }
+}
+
+/// The first thread ends while there are threads that have not begun: they keep the process.
+pub fn first_ends_before_others_begin() -> ! {
+    static RAN: AtomicUsize = AtomicUsize::new(0);
+    drop(thread::spawn(|| {
+        for _ in 0..200 {
+            drop(thread::spawn(|| {
+                if RAN.fetch_add(1, Ordering::Relaxed) == 199 {
+                    // SAFETY: ends the process.
+                    unsafe { libc::_exit(5) };
+                }
+            }));
+        }
+    }));
+    loop {
+        // SAFETY: as above.
         unsafe { libc::syscall(libc::SYS_exit, 3) };
     }
 }

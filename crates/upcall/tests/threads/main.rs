@@ -68,6 +68,12 @@ fn main() {
             upcall::Runtime::start().unwrap();
             first_ends()
         }
+        Some("first-ends-before") => {
+            upcall::Runtime::start().unwrap();
+            // There are shells in which they may run.
+            thread::scope(|scope| (0..300).for_each(|_| drop(scope.spawn(thread::yield_now))));
+            first_ends_before_others_begin()
+        }
         Some("child-first-ends") => {
             upcall::Runtime::start().unwrap();
             thread::spawn(|| ()).join().unwrap();
@@ -102,6 +108,7 @@ fn main() {
             assert_eq!(sum.join().unwrap(), 1 << 20);
         }
         Some("divides") => divided_work_has_few_shells(),
+        Some("batch") => a_batch_runs_in_few_shells(),
         Some("waits") => who_waits_has_few_pages(),
         Some("limited") => limited_addresses_refuse_threads(),
         Some("cases") => {
@@ -114,6 +121,8 @@ fn main() {
                 values_of_keys_are_destroyed
                 other_processors_are_refused
                 shells_are_used_again
+                a_batch_has_shells_for_who_waits
+                a_batch_has_the_masks_of_its_creator
                 parking_waits_for_a_token
                 parking_in_std_is_ended_by_what_std_calls_the_thread
                 scopes_wait_for_their_threads
@@ -131,6 +140,7 @@ fn main() {
             // No slice ends meanwhile: that would put new threads behind others.
             let alone = [("UPCALL_VPS", "1"), ("UPCALL_SLICE_US", "1000000")];
             again("divides", &alone, 0);
+            again("batch", &alone, 0);
             again("waits", &alone, 0);
             again("limited", &[], 0);
             for vps in ["1", "2", "4"] {
@@ -143,6 +153,7 @@ fn main() {
                     );
                 }
                 again("first-ends", &[("UPCALL_VPS", vps)], 3);
+                again("first-ends-before", &[("UPCALL_VPS", vps)], 5);
                 again("signals", &[("UPCALL_VPS", vps)], 0);
                 again("trims", &[("UPCALL_VPS", vps)], 3);
                 again("child-first-ends", &[("UPCALL_VPS", vps)], 3);

@@ -110,6 +110,108 @@ pub fn shells_are_used_again() {
     assert!(all.len() <= 1000 + 70 * 10, "{} shells", all.len());
 }
 
+/// Of threads that wait for nothing, however many have been made, most run one after another in one shell, which is in the caches.
+pub fn a_batch_runs_in_few_shells() {
+    let batch = || {
+        let own = || {
+            // SAFETY: asks only.
+            (PLAIN.replace(77), unsafe { libc::gettid() })
+        };
+        let threads: Vec<_> = (0..1000).map(|_| thread::spawn(own)).collect();
+        let known: BTreeSet<_> = threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap())
+            .collect();
+        assert!(known.iter().all(|&(plain, _)| plain == 5));
+        known.len()
+    };
+    // Each has its first thread.
+    batch();
+    let count = batch();
+    assert!(count <= 70, "{count} shells");
+    println!("ok {}", stringify!(a_batch_runs_in_few_shells));
+}
+
+/// Of threads that were made one after another, each that waits has a shell of its own, and what one leaves to libc ends that
+/// shell alone.
+pub fn a_batch_has_shells_for_who_waits() {
+    static DESTROYED: AtomicUsize = AtomicUsize::new(0);
+    extern "C" fn destroy(_: *mut libc::c_void) {
+        DESTROYED.fetch_add(1, Ordering::SeqCst);
+    }
+    let mut key = 0;
+    // SAFETY: a key that stays.
+    let answer = unsafe { libc::pthread_key_create(&raw mut key, Some(destroy)) };
+    assert_eq!(answer, 0);
+    for round in 1..=5 {
+        let gate = Arc::new(upcall::sync::Semaphore::new(0));
+        let batch: Vec<_> = (0..400)
+            .map(|number| {
+                let gate = gate.clone();
+                thread::spawn(move || {
+                    assert_eq!(PLAIN.replace(77), 5);
+                    match number % 4 {
+                        0 => gate.acquire(),
+                        // SAFETY: the key above.
+                        1 => unsafe {
+                            assert!(libc::pthread_getspecific(key).is_null());
+                            libc::pthread_setspecific(key, std::ptr::without_provenance(1));
+                        },
+                        2 => thread::yield_now(),
+                        _ => {}
+                    }
+                    // SAFETY: asks only.
+                    (number, unsafe { libc::gettid() })
+                })
+            })
+            .collect();
+        for _ in 0..100 {
+            gate.release();
+        }
+        let batch: Vec<_> = batch
+            .into_iter()
+            .map(|thread| thread.join().unwrap())
+            .collect();
+        assert!((0..400).eq(batch.iter().map(|&(number, _)| number)));
+        assert_eq!(DESTROYED.load(Ordering::SeqCst), 100 * round);
+    }
+}
+
+/// Whenever a thread begins, and wherever: it blocks what its creator blocked when it made it.
+pub fn a_batch_has_the_masks_of_its_creator() {
+    let own = |how, change: Option<bool>| {
+        // SAFETY: sets that are made here.
+        unsafe {
+            let mut set: libc::sigset_t = std::mem::zeroed();
+            if change.is_some() {
+                libc::sigaddset(&raw mut set, libc::SIGUSR1);
+            }
+            let mut before: libc::sigset_t = std::mem::zeroed();
+            assert_eq!(
+                libc::pthread_sigmask(how, &raw const set, &raw mut before),
+                0
+            );
+            libc::sigismember(&raw const before, libc::SIGUSR1) == 1
+        }
+    };
+    let threads: Vec<_> = (0..300)
+        .map(|number| {
+            let blocks = number % 3 == 0;
+            let how = if blocks {
+                libc::SIG_BLOCK
+            } else {
+                libc::SIG_UNBLOCK
+            };
+            own(how, Some(blocks));
+            (blocks, thread::spawn(move || own(libc::SIG_BLOCK, None)))
+        })
+        .collect();
+    own(libc::SIG_UNBLOCK, Some(false));
+    for (blocks, thread) in threads {
+        assert_eq!(thread.join().unwrap(), blocks);
+    }
+}
+
 /// Two of its stack's, where also lies what the runtime knows of it, and less than a tenth of one for what libc's malloc(3)
 /// has of it: frames of calls on the way are small.
 pub fn who_waits_has_few_pages() {

@@ -8,7 +8,6 @@ use program_tests::{corpus, provision, source};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::Arc;
 
 const BEARS: Bears = Bears {

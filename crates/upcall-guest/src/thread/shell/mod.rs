@@ -1,8 +1,8 @@
 //! Shells: threads of libc's in which threads of the crate run, one after another. See docs/adr/0001.
 //!
 //! A shell makes a thread real for code that knows nothing of the crate. It has libc's control block, thread-local storage
-//! and a stack, which pthread_create(3) makes once. A thread of the crate takes a free shell, and leaves it as it found it
-//! (`tls`). So to create a thread is to write down its work and to make it ready.
+//! and a stack, which pthread_create(3) makes once. A thread of the crate, a *task* (`task`), takes a free shell when it
+//! begins, and leaves it as it found it (`tls`). So to create a thread is to write down its work and to make it ready.
 //!
 //! ```text
 //!   low | guard | stack ........ first frames | storage, control block | Shell | Thread | high
@@ -11,23 +11,24 @@
 //!
 //! The two pages hold all that a thread touches before its own work wants more. They are populated in one call.
 //!
-//! A thread's end, its handle and its joiner meet in one word, [`Ending`]. If a thread leaves something behind that only
-//! libc can take back, libc ends it, and its shell with it. Its result stays until its handle has taken it.
+//! If a thread leaves something behind that only libc can take back, libc ends it, and its shell with it.
 //!
-//! Free shells wait where they were released: the owner of their virtual processor takes them without a lock, since no
-//! other activation can be inside the runtime there.
+//! A shell is a task's own, made with it, or a spare one. There is a spare one for each virtual processor on which many threads
+//! are made. Free tasks wait where they were released, and the spare shell where it has run last: the owner of their virtual
+//! processor takes them without a lock, since no other activation can be inside the runtime there.
 
 mod pool;
+mod task;
 mod tls;
 mod trim;
 
 use core::ops::Range;
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::cell::UnsafeCell;
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use std::ffi::c_void;
 
-use upcall_core::ending::{Ended, Ending};
+use upcall_core::ending::Ended;
+use upcall_core::list::Linked;
 use upcall_core::runtime::{Step, Transition};
 use upcall_core::{Errno, Slot};
 use upcall_linux::{Inside, Linux, Runtime, Thread, sys};
@@ -38,8 +39,10 @@ use crate::ground::state::GUEST;
 use crate::ground::{caller, kernel_futex};
 use crate::signal::everywhere::{CANCEL, SETXID};
 use crate::signal::pending;
-use crate::thread::lending::{self, Asks};
+use crate::thread::lending::Asks;
 use crate::thread::{lifetime, names};
+
+use self::task::Task;
 
 /// Threads of the runtime's own, which do not keep the process.
 static SERVING: AtomicUsize = AtomicUsize::new(0);
@@ -47,6 +50,7 @@ static SERVING: AtomicUsize = AtomicUsize::new(0);
 static PIECES_TAKEN: AtomicU64 = AtomicU64::new(0);
 
 pub use pool::CLASSES;
+pub use task::{Handle, ROOM, Work, begins, counts, spawn};
 pub use trim::is_trimmer;
 
 /// Called in the child of a fork: the shells are the parent's, and so are the threads that serve.
@@ -59,155 +63,137 @@ pub fn forget() {
 /// All signals that a program can block, by its libc's interface.
 pub(super) const ALL_OF_PROGRAM: u64 = !(UNBLOCKABLE | bit(CANCEL) | bit(SETXID));
 
-/// The largest size of a thread and its result in the shell.
-pub const ROOM: usize = 320;
-
-/// What a thread of the crate does.
-#[derive(Clone, Copy)]
-pub struct Work {
-    /// Runs it; its result is then in the room, which the argument points to.
-    pub run: unsafe fn(*mut u8),
-    /// Drops the result.
-    pub drop_result: unsafe fn(*mut u8),
-}
-
 /// See the module's text.
 #[repr(C, align(64))]
 pub struct Shell {
-    ending: Ending<Linux>,
+    /// Whose own it is; of a spare one, what runs in it.
+    task: Slot<Task>,
+    is_spare: bool,
     /// Its thread; null once that is gone.
     thread: AtomicPtr<Thread>,
-    /// Link in the list of free shells.
+    /// The thread of libc's, once it runs.
+    identity: AtomicUsize,
+    /// Link in the list of spare shells.
     next: Slot<Shell>,
-    work: UnsafeCell<Work>,
-    /// See [`counts`]. Null if there is no such word.
-    counted: AtomicPtr<AtomicU32>,
     class: u32,
     /// What its first thread asks for.
     asks: Option<Asks>,
     /// Behind it there is room for a thread's block, which nobody has taken.
     has_block: AtomicBool,
-    /// The thread of libc's, from its creation on.
-    identity: AtomicUsize,
     /// The thread was woken to drop its result.
     drops: AtomicBool,
-    room: UnsafeCell<Room>,
 }
 
-#[repr(align(16))]
-struct Room(#[expect(dead_code, reason = "bytes")] [u8; ROOM]);
-
-// SAFETY: `work` and `room` belong to the one that the state names.
-unsafe impl Sync for Shell {}
-
-/// The one right to a thread's result.
-pub struct Handle(&'static Shell);
+impl Linked for Shell {
+    #[inline(always)]
+    fn after(&self) -> &Slot<Self> {
+        &self.next
+    }
+}
 
 impl Shell {
-    /// Offset of the word that is [`Ending::OVER`] if no thread runs in it. For debuggers.
-    pub const OFFSET_ENDING: usize = core::mem::offset_of!(Shell, ending);
+    /// Offset of the address of its task, or 0. For debuggers.
+    pub const OFFSET_TASK: usize = core::mem::offset_of!(Shell, task);
+    /// Offset, in a task, of the address of the shell in which it runs. For debuggers.
+    pub const OFFSET_IN_TASK: usize = core::mem::offset_of!(Task, runs_in);
+    /// Offset, in a task, of the word that is [`Ending::OVER`] if it has ended. For debuggers.
+    pub const OFFSET_ENDING: usize = core::mem::offset_of!(Task, ending);
 
-    fn place(&self) -> *mut u8 {
-        self.room.get().cast()
+    /// Its thread, which has not ended.
+    #[inline(always)]
+    fn thread(&self) -> &'static Thread {
+        // SAFETY: null, or a thread, whose memory is there for ever.
+        let thread = unsafe { self.thread.load(Ordering::Relaxed).as_ref() };
+        let Some(thread) = thread else {
+            unreachable!("a shell whose thread has ended is nobody's");
+        };
+        thread
     }
 
-    fn thread(&self) -> Option<&'static Thread> {
-        // SAFETY: null, or a thread, whose memory is there for ever.
-        unsafe { self.thread.load(Ordering::Relaxed).as_ref() }
+    /// Its own task, or what a spare one was given. Not of a spare one that rests.
+    #[inline(always)]
+    fn task(&self) -> &'static Task {
+        let Some(task) = self.task.get(Ordering::Relaxed) else {
+            unreachable!("its thread runs a task");
+        };
+        task
+    }
+
+    /// Returns true if nothing runs in it.
+    fn is_free(&'static self) -> bool {
+        self.task.get(Ordering::Relaxed).is_none_or(|task| {
+            task.ending.is_over() || !task.runs_in.holds(self, Ordering::Relaxed)
+        })
     }
 }
 
-/// Makes a thread, in a shell of this class ([`CLASSES`]). `fill` writes what it needs into the room.
+/// Makes a shell for the task, which has its work, and runs it there.
 ///
 /// # Errors
 ///
-/// EAGAIN: there is no more memory, or no more threads.
-///
-/// # Safety
-///
-/// `work` fits what `fill` writes.
-pub unsafe fn spawn(
-    runtime: &'static Runtime,
-    class: usize,
-    asks: Option<Asks>,
-    work: Work,
-    fill: impl FnOnce(*mut u8),
-) -> Result<Handle, Errno> {
-    let inside = runtime.enter();
-    if let Some((shell, thread)) = pool::take(&inside, class) {
-        fill(shell.place());
-        // SAFETY: the shell is free: nobody else looks.
-        unsafe { *shell.work.get() = work };
-        shell.ending.begin();
-        inherit(&inside, thread, asks);
-        inside.make_ready_forked(thread);
-        inside.leave();
-        return Ok(Handle(shell));
-    }
-    inside.leave();
-    create(runtime, class, asks, work, fill)
-}
-
-/// What a thread has from its creator.
-#[inline]
-fn inherit(inside: &Inside, thread: &'static Thread, asks: Option<Asks>) {
-    let Some(creator) = inside.thread() else {
-        return;
-    };
-    let mask = creator.kernel.mask.load(Ordering::Relaxed);
-    thread.kernel.mask.store(mask, Ordering::Relaxed);
-    if inside.runtime().is_ranked() || asks.is_some() {
-        lending::begin(inside, thread, asks.unwrap_or_default());
-    }
-}
-
+/// As [`spawn`]. The room is the caller's to empty: nothing has run.
 #[cold]
-fn create(
+fn create(runtime: &'static Runtime, task: &'static Task, asks: Option<Asks>) -> Result<(), Errno> {
+    if let Err(refusal) = make(runtime, task.class, Some(task), asks) {
+        task.own.set(None, Ordering::Relaxed);
+        task.forget();
+        pool::give_back_bare(runtime, task);
+        return Err(refusal);
+    }
+    trim::made(runtime);
+    // Who is told of threads has no tickets.
+    if !runtime.has_listeners()
+        && pool::wants_spare(runtime, task.class)
+        && make(runtime, task.class, None, None).is_err()
+    {
+        pool::has_no_spare(runtime, task.class);
+    }
+    Ok(())
+}
+
+/// Makes a shell, for this task or as a spare one.
+fn make(
     runtime: &'static Runtime,
-    class: usize,
+    class: u32,
+    home: Option<&'static Task>,
     asks: Option<Asks>,
-    work: Work,
-    fill: impl FnOnce(*mut u8),
-) -> Result<Handle, Errno> {
-    let serves = asks.is_some_and(|asks| asks.serves);
+) -> Result<(), Errno> {
+    // A spare one has no signals of its own, nor takes those of the process.
+    let serves = home.is_none() || asks.is_some_and(|asks| asks.serves);
     // As pthread_create(3) says it.
-    let memory = pool::memory(runtime, class).map_err(|_| Errno(libc::EAGAIN));
+    let memory = pool::memory(runtime, class as usize).map_err(|_| Errno(libc::EAGAIN));
     let (stack, size, place, fresh) = memory?;
-    let shell = place.cast::<Shell>();
+    let place = place.cast::<Shell>();
     // SAFETY: the memory is ours, aligned, and nobody else's.
     let shell: &'static Shell = unsafe {
-        shell.write(Shell {
-            ending: Ending::default(),
+        place.write(Shell {
+            task: Slot::empty(),
+            is_spare: home.is_none(),
             thread: AtomicPtr::new(core::ptr::null_mut()),
+            identity: AtomicUsize::new(0),
             next: Slot::empty(),
-            work: UnsafeCell::new(work),
-            counted: AtomicPtr::new(core::ptr::null_mut()),
-            class: class as u32,
+            class,
             asks,
             has_block: AtomicBool::new(fresh),
-            identity: AtomicUsize::new(0),
             drops: AtomicBool::new(false),
-            room: UnsafeCell::new(Room([0; ROOM])),
         });
-        shell.as_ref()
+        place.as_ref()
     };
-    fill(shell.place());
+    shell.task.set(home, Ordering::Relaxed);
+    if let Some(task) = home {
+        task.own.set(Some(shell), Ordering::Relaxed);
+        task.runs_in.set(Some(shell), Ordering::Relaxed);
+    }
     tls::prepare();
     makes(core::ptr::from_ref(shell) as usize);
     let argument = core::ptr::from_ref(shell).cast_mut().cast();
     // SAFETY: the stack is ours and stays for ever; the thread gets a shell that lives as long as it does.
     let made = unsafe { make_thread(Some((stack, size)), main, argument, serves) };
     makes(0);
-    match made {
-        Ok(thread) => shell.identity.store(thread as usize, Ordering::Relaxed),
-        Err(refusal) => {
-            // The room is the caller's to empty: nothing has run.
-            pool::give_back(runtime, shell);
-            return Err(refusal);
-        }
+    if made.is_err() {
+        pool::give_back(runtime, shell);
     }
-    trim::made(runtime);
-    Ok(Handle(shell))
+    made
 }
 
 /// Makes a detached thread of libc's, on this stack or one of libc's. If it `serves`, it blocks all signals.
@@ -224,7 +210,7 @@ unsafe fn make_thread(
     routine: extern "C" fn(*mut c_void) -> *mut c_void,
     argument: *mut c_void,
     serves: bool,
-) -> Result<libc::pthread_t, Errno> {
+) -> Result<(), Errno> {
     let mut thread: libc::pthread_t = 0;
     // SAFETY: attributes that are made here; else the caller's promise.
     let refusal = unsafe {
@@ -246,7 +232,7 @@ unsafe fn make_thread(
         refusal
     };
     match refusal {
-        0 => Ok(thread),
+        0 => Ok(()),
         number => Err(Errno(number)),
     }
 }
@@ -296,13 +282,17 @@ pub fn block_by(creator: &'static Thread) -> Option<NonNull<u8>> {
     }
 }
 
-/// What the thread of libc's does: threads of the crate, one after another.
+/// What the thread of libc's does: tasks, one after another.
 pub(crate) extern "C" fn main(shell: *mut c_void) -> *mut c_void {
-    // SAFETY: `create` passes it; it is there for as long as this runs.
+    // SAFETY: `make` passes it; it is there for as long as this runs.
     let shell = unsafe { &*shell.cast::<Shell>() };
     let (Some(runtime), Some(thread)) = (caller::runtime(), caller::own_thread()) else {
         unreachable!("a runtime has made this thread, and stays");
     };
+    // SAFETY: asks only.
+    let identity = unsafe { libc::pthread_self() } as usize;
+    // Release: it is there. Pairs with the Acquire in `Handle::identity`.
+    shell.identity.store(identity, Ordering::Release);
     shell
         .thread
         .store(core::ptr::from_ref(thread).cast_mut(), Ordering::Relaxed);
@@ -310,22 +300,26 @@ pub(crate) extern "C" fn main(shell: *mut c_void) -> *mut c_void {
         .guest()
         .shell
         .store(core::ptr::from_ref(shell) as usize, Ordering::Relaxed);
+    if shell.is_spare {
+        rest(runtime, shell, begun);
+    }
     loop {
+        let task = shell.task();
         // SAFETY: it is not over: the work is this thread's.
-        let work = unsafe { *shell.work.get() };
+        let work = unsafe { *task.work.get() };
         // SAFETY: as `spawn` was promised.
-        unsafe { (work.run)(shell.place()) };
+        unsafe { (work.run)(task.place()) };
         // In the child of a fork this is another thread, or none.
         let same = caller::own_thread().is_some_and(|now| core::ptr::eq(now, thread));
         if !same || !tls::reset(thread) {
-            leave(shell, work);
+            leave(task, work);
             return core::ptr::null_mut();
         }
         rest(runtime, shell, finished);
         if shell.drops.load(Ordering::Relaxed) {
             shell.drops.store(false, Ordering::Relaxed);
             // SAFETY: as above; its handle is gone.
-            unsafe { (work.drop_result)(shell.place()) };
+            unsafe { (work.drop_result)(task.place()) };
             if !tls::reset(thread) {
                 return core::ptr::null_mut();
             }
@@ -336,10 +330,10 @@ pub(crate) extern "C" fn main(shell: *mut c_void) -> *mut c_void {
 
 /// Has libc end the thread, and the shell with it.
 #[cold]
-fn leave(shell: &'static Shell, work: Work) {
-    if !shell.ending.leave() {
+fn leave(task: &'static Task, work: Work) {
+    if !task.ending.leave() {
         // SAFETY: the work is this thread's, and its handle is gone.
-        unsafe { (work.drop_result)(shell.place()) };
+        unsafe { (work.drop_result)(task.place()) };
     }
 }
 
@@ -352,12 +346,23 @@ fn rest(runtime: &'static Runtime, shell: &'static Shell, after: impl Step<Linux
     inside.leave();
 }
 
+/// Called when the thread of a spare shell is saved for the first time.
+fn begun(inside: &Inside, thread: &'static Thread, shell: usize) -> Option<&'static Thread> {
+    // SAFETY: `rest` passes its shell.
+    let shell = unsafe { &*(shell as *const Shell) };
+    thread.kernel.mask.store(!0, Ordering::Relaxed);
+    pool::rests(inside, shell);
+    lifetime::end_with_the_last();
+    None
+}
+
 /// Called when the shell's thread is saved: for all others it has ended.
 #[inline]
 fn finished(inside: &Inside, thread: &'static Thread, shell: usize) -> Option<&'static Thread> {
     // SAFETY: `rest` passes its shell.
     let shell = unsafe { &*(shell as *const Shell) };
-    match end(inside, thread, shell, false) {
+    let task = shell.task();
+    match end(inside, thread, (shell, task), false) {
         Ended::Kept => {
             lifetime::end_with_the_last();
             None
@@ -369,30 +374,36 @@ fn finished(inside: &Inside, thread: &'static Thread, shell: usize) -> Option<&'
         }
         Ended::Joined(joiner) if !inside.runtime().is_ranked() => Some(joiner),
         waits => {
-            wake(inside, shell, waits);
+            wake(inside, task, waits);
             None
         }
     }
 }
 
-/// The shell's thread has ended, unless it has to drop its result. From then on it accepts no signal: those for the process are
-/// others'.
-#[inline]
+/// The task in the shell has ended, unless it has to drop its result. From then on its thread accepts no signal: those for the
+/// process are others'.
+#[inline(always)]
 fn end(
     inside: &Inside,
     thread: &'static Thread,
-    shell: &'static Shell,
+    (shell, task): (&'static Shell, &'static Task),
     dropped: bool,
 ) -> Ended<Linux> {
     let mask = thread.kernel.mask.load(Ordering::Relaxed);
     // Who takes the shell gives it the new thread's.
     thread.kernel.mask.store(!0, Ordering::Relaxed);
-    let ended = shell.ending.end(dropped);
+    let is_spare = shell.is_spare;
+    let ended = task.ending.end(dropped);
     if matches!(ended, Ended::Dropped) && !dropped {
         thread.kernel.mask.store(mask, Ordering::Relaxed);
-    } else if pending::has_some(thread) {
+        return ended;
+    }
+    if pending::has_some(thread) {
         // A locked instruction is between the mask and this look: who sends a signal looks at the mask afterwards.
         pending::pass_shared(inside, thread, !0);
+    }
+    if is_spare {
+        pool::rests(inside, shell);
     }
     ended
 }
@@ -401,80 +412,19 @@ fn end(
 fn release_own(inside: &Inside, thread: &'static Thread, shell: usize) -> Option<&'static Thread> {
     // SAFETY: `rest` passes its shell.
     let shell = unsafe { &*(shell as *const Shell) };
-    end(inside, thread, shell, true);
-    release(inside, shell);
+    let task = shell.task();
+    end(inside, thread, (shell, task), true);
+    task::release(inside, task);
     lifetime::end_with_the_last();
     None
 }
 
-/// Gives back the shell of a thread that has ended, whose result is gone.
-#[inline(always)]
-fn release(inside: &Inside, shell: &'static Shell) {
-    // Before it is another thread's.
-    let counted = no_longer_counted(shell);
-    pool::release(inside, shell);
-    if !counted.is_null() {
-        count_down(inside, counted);
-    }
-}
-
-#[inline(never)]
-fn count_down(inside: &Inside, counted: *const AtomicU32) {
-    if is_last(counted) {
-        let woken = inside.futex_wake(counted as usize, 1, u32::MAX);
-        kernel_futex::wake_outside(counted as usize, 1 - woken);
-    }
-}
-
-/// As [`release`], by an outside kernel thread.
-fn release_from_outside(shell: &'static Shell) {
-    let counted = no_longer_counted(shell);
-    pool::release_from_outside(shell);
-    if is_last(counted) && kernel_futex::wake_kernel(counted as usize, 1, true) == 0 {
-        let wake = |runtime: &'static Runtime| {
-            runtime.futex_wake_from_outside(counted as usize, 1, u32::MAX)
-        };
-        GUEST
-            .runtime()
-            .map(|runtime| caller::outside_with(|| wake(runtime)));
-    }
-}
-
-/// Makes a word count the thread of which this is the room among others: it is one less when the thread has ended and its
-/// result is nobody's any more. Who waits for the word is woken when it becomes 0. Called by what fills the room.
-///
-/// # Safety
-///
-/// It is the room of a thread that is being made. The word is there until it becomes 0.
-pub unsafe fn counts(room: *mut u8, word: *const AtomicU32) {
-    // SAFETY: the caller's promise.
-    let shell = unsafe { shell_of(room) };
-    shell.counted.store(word.cast_mut(), Ordering::Relaxed);
-}
-
-/// Returns the word that has counted the shell's thread; null if there is none.
-#[inline]
-fn no_longer_counted(shell: &Shell) -> *const AtomicU32 {
-    let counted = shell.counted.load(Ordering::Relaxed);
-    shell
-        .counted
-        .store(core::ptr::null_mut(), Ordering::Relaxed);
-    counted
-}
-
-/// Counts a thread no more. Returns true if it was the last: from then on the word may be gone, and its address is a name.
-fn is_last(counted: *const AtomicU32) -> bool {
-    // Release: what the thread did is done for who finds 0.
-    // SAFETY: null, or there until it is 0, as `counts` was promised.
-    unsafe { counted.as_ref() }.is_some_and(|word| word.fetch_sub(1, Ordering::Release) == 1)
-}
-
-/// Wakes the thread that waits for the end of a thread.
-fn wake(inside: &Inside, shell: &'static Shell, ended: Ended<Linux>) {
+/// Wakes the thread that waits for the end of a task.
+fn wake(inside: &Inside, task: &'static Task, ended: Ended<Linux>) {
     match ended {
         Ended::Joined(joiner) => inside.make_ready(joiner),
         Ended::Outside => {
-            kernel_futex::wake_kernel(shell.ending.address(), 1, true);
+            kernel_futex::wake_kernel(task.ending.address(), 1, true);
         }
         Ended::Kept | Ended::Dropped => {}
     }
@@ -487,14 +437,18 @@ pub fn of(thread: &'static Thread) -> Option<&'static Shell> {
     unsafe { shell.as_ref() }
 }
 
-/// Called when libc has ended the thread of a shell, and nothing will touch its memory any more. Its handle may still be
-/// there.
+/// Called when libc has ended the thread of a shell, and nothing will touch its memory any more. The task's handle may still
+/// be there.
 #[cold]
 pub fn ended(inside: &Inside, shell: &'static Shell) {
-    shell.thread.store(core::ptr::null_mut(), Ordering::Relaxed);
-    match shell.ending.end(true) {
-        Ended::Dropped => release(inside, shell),
-        ended => wake(inside, shell, ended),
+    let task = shell.task();
+    if !shell.is_spare {
+        task.own.set(None, Ordering::Relaxed);
+    }
+    pool::gone(inside, shell);
+    match task.ending.end(true) {
+        Ended::Dropped => task::release(inside, task),
+        ended => wake(inside, task, ended),
     }
 }
 
@@ -543,128 +497,25 @@ pub fn report_overflow(thread: &'static Thread, address: usize) -> bool {
 
 /// Returns true if the thread is that of a shell in which nothing runs.
 pub fn is_free(thread: &'static Thread) -> bool {
-    of(thread).is_some_and(|shell| shell.ending.is_over())
+    of(thread).is_some_and(Shell::is_free)
 }
 
-/// Returns the room of the calling thread's shell, if it runs in one.
+/// Returns the room of the task that the calling thread is, if it is one.
 #[inline]
 pub fn own_room() -> Option<*mut u8> {
-    Some(of(caller::own_thread()?)?.place())
+    Some(of(caller::own_thread()?)?.task().place())
 }
 
-/// Returns in how many shells nothing runs.
+/// Returns how many of the living threads do not keep the process: those of spare shells, and those of shells whose tasks have
+/// ended. A task that has not begun, or runs in a spare shell, does keep it, by the shell of its own.
 pub fn count_ended() -> usize {
     let mut count = 0;
     GUEST.identities.each(|thread| {
-        count += usize::from(is_free(thread));
+        let ended = of(thread).is_some_and(|shell| shell.is_spare || shell.task().ending.is_over());
+        count += usize::from(ended);
         true
     });
     count
-}
-
-/// Returns the shell with this room.
-///
-/// # Safety
-///
-/// It is the room of a shell, whose memory is there for ever.
-#[inline]
-unsafe fn shell_of(room: *mut u8) -> &'static Shell {
-    // SAFETY: the caller's promise.
-    unsafe { &*room.sub(core::mem::offset_of!(Shell, room)).cast::<Shell>() }
-}
-
-impl Handle {
-    /// Returns the address of the thread's room.
-    pub fn place(&self) -> *mut u8 {
-        self.0.place()
-    }
-
-    /// Returns the handle as the address of its thread's room, for languages without moves.
-    pub fn into_room(self) -> *mut u8 {
-        let place = self.place();
-        core::mem::forget(self);
-        place
-    }
-
-    /// Returns the handle for such an address.
-    ///
-    /// # Safety
-    ///
-    /// The room is of a thread whose handle was turned into it, and of that one right one use is made.
-    #[inline]
-    pub unsafe fn of_room(room: *mut u8) -> Self {
-        // SAFETY: the caller's promise.
-        Handle(unsafe { shell_of(room) })
-    }
-
-    /// Returns what pthread_self(3) is in the thread.
-    pub fn identity(&self) -> libc::pthread_t {
-        self.0.identity.load(Ordering::Relaxed) as libc::pthread_t
-    }
-
-    /// Returns true if the thread has ended.
-    #[inline]
-    pub fn is_ended(&self) -> bool {
-        self.0.ending.is_over()
-    }
-
-    /// Waits for the thread's end, calls `take`, and gives the shell back with its room. `take` must not
-    /// fault, block, or run code of others: it moves the result out.
-    #[inline]
-    pub fn join<R>(self, take: impl FnOnce() -> R) -> R {
-        let shell = self.0;
-        core::mem::forget(self);
-        let Some(runtime) = caller::runtime() else {
-            return join_from_outside(shell, take);
-        };
-        let mut inside = runtime.enter();
-        while !shell.ending.is_over() {
-            inside = inside.await_end(&shell.ending);
-            if !shell.ending.is_over() {
-                // A signal came for the joiner itself.
-                inside.leave();
-                inside = runtime.enter();
-            }
-        }
-        let result = take();
-        release(&inside, shell);
-        inside.leave();
-        result
-    }
-}
-
-#[cold]
-fn join_from_outside<R>(shell: &'static Shell, take: impl FnOnce() -> R) -> R {
-    while let Some(hangs) = shell.ending.hang_outside() {
-        let word = shell.ending.address() as *const AtomicU32;
-        // SAFETY: the lower half of the word, which is there for ever.
-        kernel_futex::wait_kernel(unsafe { &*word }, hangs);
-    }
-    let result = take();
-    release_from_outside(shell);
-    result
-}
-
-impl Drop for Handle {
-    fn drop(&mut self) {
-        let shell = self.0;
-        let over = shell.ending.drop_handle(|| {
-            // SAFETY: the thread has run: its work and its result are the handle's.
-            unsafe { ((*shell.work.get()).drop_result)(shell.place()) };
-        });
-        if over {
-            give_back(shell);
-        }
-    }
-}
-
-fn give_back(shell: &'static Shell) {
-    let Some(runtime) = caller::runtime() else {
-        return release_from_outside(shell);
-    };
-    let inside = runtime.enter();
-    release(&inside, shell);
-    inside.leave();
 }
 
 /// Returns how many threads of the process are the runtime's own.

@@ -1,14 +1,16 @@
-//! Free shells, and the memory of shells.
+//! Free tasks, spare shells and tickets, and the memory of all these.
 
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
+use upcall_core::list::Linked;
 use upcall_core::stack::StackPool;
 use upcall_core::{Errno, Machine, Slot, SpinLock};
-use upcall_linux::{Inside, Runtime, Thread, memory};
+use upcall_linux::{Inside, Linux, Runtime, Thread, memory};
 
 use crate::ground::state::GUEST;
 
+use super::task::Task;
 use super::{Shell, trim};
 
 /// How large the stacks of shells are, with all that lies on them.
@@ -20,17 +22,21 @@ const LINE: usize = 64;
 const FIRST: usize = 2 * PAGE;
 /// Below each stack.
 const GUARD: usize = PAGE;
-/// A virtual processor with more free shells than this passes half of them on.
+/// A virtual processor with more free tasks, or tickets, than this passes half of them on.
 const MOST: u32 = 64;
+/// There is a spare shell for so many tasks of a class, until each virtual processor has one.
+const TASKS_A_SPARE: usize = 16;
+/// Memory for tasks and tickets is mapped by so many bytes.
+const CHUNK: usize = 64 << 10;
 
-/// Free shells, last in, first out. A list without a lock around it belongs to the owner of a virtual processor, inside the
+/// Free objects, last in, first out. A list without a lock around it belongs to the owner of a virtual processor, inside the
 /// runtime. The length is read from anywhere.
-struct List {
-    head: Slot<Shell>,
+struct List<T: 'static> {
+    head: Slot<T>,
     len: AtomicUsize,
 }
 
-impl List {
+impl<T: Linked> List<T> {
     const fn new() -> Self {
         List {
             head: Slot::empty(),
@@ -43,42 +49,63 @@ impl List {
     }
 
     #[inline]
-    fn push(&self, shell: &'static Shell) {
-        shell
-            .next
+    fn push(&self, object: &'static T) {
+        object
+            .after()
             .set(self.head.get(Ordering::Relaxed), Ordering::Relaxed);
-        self.head.set(Some(shell), Ordering::Relaxed);
+        self.head.set(Some(object), Ordering::Relaxed);
         self.len.store(self.len() + 1, Ordering::Relaxed);
     }
 
     #[inline]
-    fn pop(&self) -> Option<&'static Shell> {
-        let shell = self.head.get(Ordering::Relaxed)?;
+    fn pop(&self) -> Option<&'static T> {
+        let object = self.head.get(Ordering::Relaxed)?;
         self.head
-            .set(shell.next.get(Ordering::Relaxed), Ordering::Relaxed);
+            .set(object.after().get(Ordering::Relaxed), Ordering::Relaxed);
         self.len.store(self.len() - 1, Ordering::Relaxed);
-        Some(shell)
+        Some(object)
     }
 
-    fn each(&self, call: impl Fn(&'static Shell)) {
+    fn each(&self, call: impl Fn(&'static T)) {
         let mut next = self.head.get(Ordering::Relaxed);
-        while let Some(shell) = next {
-            call(shell);
-            next = shell.next.get(Ordering::Relaxed);
+        while let Some(object) = next {
+            call(object);
+            next = object.after().get(Ordering::Relaxed);
         }
     }
 
     /// Moves this many to another list.
-    fn pass(&self, to: &List, count: u32) {
+    fn pass(&self, to: &List<T>, count: u32) {
         for _ in 0..count {
-            let Some(shell) = self.pop() else { return };
-            to.push(shell);
+            let Some(object) = self.pop() else { return };
+            to.push(object);
         }
     }
 }
 
-/// Free shells by class.
-type Lists = [List; CLASSES.len()];
+/// Free tasks by class. Their own shells rest.
+type Lists = [List<Task>; CLASSES.len()];
+
+/// Memory for objects that stay for ever.
+struct Memory {
+    next: usize,
+    end: usize,
+}
+
+impl Memory {
+    /// Memory for an object.
+    fn take<T>(&mut self, kernel: &Linux) -> Result<NonNull<T>, Errno> {
+        const { assert!(CHUNK.is_multiple_of(align_of::<T>()) && size_of::<T>() <= CHUNK) };
+        self.next = self.next.next_multiple_of(align_of::<T>());
+        if self.end.saturating_sub(self.next) < size_of::<T>() {
+            self.next = kernel.map(CHUNK)?.as_ptr() as usize;
+            self.end = self.next + CHUNK;
+        }
+        let place = self.next;
+        self.next += size_of::<T>();
+        NonNull::new(place as *mut T).ok_or(Errno(libc::ENOMEM))
+    }
+}
 
 /// What virtual processors have passed on.
 struct Shared {
@@ -87,19 +114,34 @@ struct Shared {
     fewest: [usize; CLASSES.len()],
     /// Those whose stacks were given back. They are taken last.
     trimmed: Lists,
+    /// Tasks without shells.
+    bare: Lists,
+    /// How many tasks of a class there are, and spare shells.
+    tasks: [usize; CLASSES.len()],
+    spares: [usize; CLASSES.len()],
+    tickets: List<Thread>,
+    memory: Memory,
 }
 
 impl Shared {
     const fn new() -> Self {
+        const fn lists() -> Lists {
+            [const { List::new() }; CLASSES.len()]
+        }
         Shared {
-            free: [const { List::new() }; CLASSES.len()],
+            free: lists(),
             fewest: [0; CLASSES.len()],
-            trimmed: [const { List::new() }; CLASSES.len()],
+            trimmed: lists(),
+            bare: lists(),
+            tasks: [0; CLASSES.len()],
+            spares: [0; CLASSES.len()],
+            tickets: List::new(),
+            memory: Memory { next: 0, end: 0 },
         }
     }
 
     /// Passes some to a virtual processor that has none.
-    fn pass(&mut self, class: usize, to: &List) {
+    fn pass(&mut self, class: usize, to: &List<Task>) {
         self.free[class].pass(to, MOST / 2);
         self.fewest[class] = self.fewest[class].min(self.free[class].len());
         if to.len() == 0 {
@@ -108,22 +150,41 @@ impl Shared {
     }
 
     /// Passes some that nobody has wanted since the last look.
-    fn pass_unwanted(&mut self, class: usize, to: &List) {
+    fn pass_unwanted(&mut self, class: usize, to: &List<Task>) {
         let count = self.fewest[class].min(MOST as usize / 2);
         self.fewest[class] -= count;
         self.free[class].pass(to, count as u32);
+    }
+
+    /// Passes some tickets to a virtual processor that has none, or makes some.
+    fn pass_tickets(&mut self, kernel: &Linux, to: &List<Thread>) {
+        self.tickets.pass(to, MOST / 2);
+        while to.len() < MOST as usize / 2 {
+            let Ok(place) = self.memory.take::<Thread>(kernel) else {
+                return;
+            };
+            // SAFETY: taken here, and nobody else's.
+            to.push(unsafe { Thread::ticket_at(place.cast()) });
+        }
     }
 }
 
 /// Those of one virtual processor: on cache lines of their own, which its owner writes at each beginning and end.
 #[repr(align(128))]
-struct Local(Lists);
+struct Local {
+    free: Lists,
+    /// The spare shell that has run a task here last, and rests.
+    rests: [Slot<Shell>; CLASSES.len()],
+    tickets: List<Thread>,
+}
 
 /// What a runtime has of shells. In this order: `local` is the last.
 #[repr(C)]
 struct Pools {
     memory: [StackPool; CLASSES.len()],
     shared: SpinLock<Shared>,
+    /// Spare shells that rest, and are of no virtual processor. Changed with `shared` locked.
+    spares: [List<Shell>; CLASSES.len()],
     /// Those of each virtual processor.
     local: [Local; 0],
 }
@@ -151,6 +212,7 @@ impl Pools {
             pools.write(Pools {
                 memory: CLASSES.map(StackPool::new),
                 shared: SpinLock::new(Shared::new()),
+                spares: [const { List::new() }; CLASSES.len()],
                 local: [],
             });
         }
@@ -166,9 +228,18 @@ impl Pools {
 
     /// Returns the lists of the virtual processor of the activation, which owns it.
     #[inline]
-    fn local(&self, inside: &Inside) -> &Lists {
+    fn local(&self, inside: &Inside) -> &Local {
         // SAFETY: there are as many as virtual processors, behind the structure.
-        unsafe { &(*self.local.as_ptr().add(inside.vp().index() as usize)).0 }
+        unsafe { &*self.local.as_ptr().add(inside.vp().index() as usize) }
+    }
+
+    /// Those of the runtime, which has a task.
+    #[inline]
+    fn there(runtime: &'static Runtime) -> &'static Pools {
+        let Some(pools) = Pools::of(runtime) else {
+            unreachable!("the task is from there");
+        };
+        pools
     }
 }
 
@@ -177,90 +248,228 @@ pub(super) fn forget() {
     POOLS.store(core::ptr::null_mut(), Ordering::Relaxed);
 }
 
-/// Returns a free shell, and its thread.
+/// Returns a free task with a shell.
 #[inline(always)]
-pub(super) fn take(inside: &Inside, class: usize) -> Option<(&'static Shell, &'static Thread)> {
+pub(super) fn take(inside: &Inside, class: usize) -> Option<&'static Task> {
     let pools = Pools::of(inside.runtime())?;
-    let list = &pools.local(inside)[class];
+    let list = &pools.local(inside).free[class];
     if list.len() == 0 {
         fill(inside, pools, class, list);
     }
-    let shell = list.pop()?;
-    Some((shell, shell.thread()?))
+    list.pop()
 }
 
 #[cold]
-fn fill(inside: &Inside, pools: &Pools, class: usize, list: &List) {
+fn fill(inside: &Inside, pools: &Pools, class: usize, list: &List<Task>) {
     let mut shared = pools.shared.lock(inside.runtime().kernel());
     shared.pass(class, list);
 }
 
-/// Called when a shell has neither a thread of the crate nor a handle.
+/// Called when a task has ended and has no handle any more.
 #[inline(always)]
-pub(super) fn release(inside: &Inside, shell: &'static Shell) {
-    let Some(pools) = Pools::of(inside.runtime()) else {
-        unreachable!("the shell is from there");
-    };
-    if shell.thread().is_none() {
-        return give_memory(inside.runtime(), pools, shell);
+pub(super) fn release(inside: &Inside, task: &'static Task) {
+    let pools = Pools::there(inside.runtime());
+    let class = task.class as usize;
+    if task.own.get(Ordering::Relaxed).is_none() {
+        return release_bare(inside.runtime(), pools, task);
     }
-    let class = shell.class as usize;
-    let list = &pools.local(inside)[class];
-    list.push(shell);
+    let list = &pools.local(inside).free[class];
+    list.push(task);
     if list.len() > MOST as usize {
         pass_on(inside, pools, class, list);
     }
 }
 
 #[cold]
-fn pass_on(inside: &Inside, pools: &Pools, class: usize, list: &List) {
+fn pass_on(inside: &Inside, pools: &Pools, class: usize, list: &List<Task>) {
     let shared = pools.shared.lock(inside.runtime().kernel());
     list.pass(&shared.free[class], MOST / 2);
     drop(shared);
     trim::wake(inside);
 }
 
-/// Calls this for a part of the free shells that nobody has wanted since it was called last, and which are nobody else's
+#[cold]
+fn release_bare(runtime: &'static Runtime, pools: &Pools, task: &'static Task) {
+    pools.shared.lock(runtime.kernel()).bare[task.class as usize].push(task);
+}
+
+/// Returns a free ticket. `None`: there is no memory.
+#[inline]
+pub(super) fn ticket(inside: &Inside) -> Option<&'static Thread> {
+    let pools = Pools::of(inside.runtime())?;
+    let list = &pools.local(inside).tickets;
+    if list.len() == 0 {
+        fill_tickets(inside, pools, list);
+    }
+    list.pop()
+}
+
+#[cold]
+fn fill_tickets(inside: &Inside, pools: &Pools, list: &List<Thread>) {
+    let kernel = inside.runtime().kernel();
+    pools.shared.lock(kernel).pass_tickets(kernel, list);
+}
+
+/// Gives a ticket back, which is in no list.
+#[inline]
+pub(super) fn return_ticket(inside: &Inside, ticket: &'static Thread) {
+    let pools = Pools::there(inside.runtime());
+    let list = &pools.local(inside).tickets;
+    list.push(ticket);
+    if list.len() > MOST as usize {
+        let shared = pools.shared.lock(inside.runtime().kernel());
+        list.pass(&shared.tickets, MOST / 2);
+    }
+}
+
+/// Returns the shell in which the task begins now: the spare one that rests here, or its own.
+#[inline]
+pub(super) fn shell_for(inside: &Inside, task: &'static Task) -> &'static Shell {
+    let pools = Pools::there(inside.runtime());
+    let class = task.class as usize;
+    let rests = &pools.local(inside).rests[class];
+    let spare = match rests.get(Ordering::Relaxed) {
+        None if pools.spares[class].len() != 0 => take_spare(inside, pools, class),
+        spare => {
+            rests.set(None, Ordering::Relaxed);
+            spare
+        }
+    };
+    spare.unwrap_or_else(|| task.own())
+}
+
+#[cold]
+fn take_spare(inside: &Inside, pools: &Pools, class: usize) -> Option<&'static Shell> {
+    let _shared = pools.shared.lock(inside.runtime().kernel());
+    pools.spares[class].pop()
+}
+
+/// Called when nothing runs in a spare shell any more.
+// Beside the way of tasks in shells of their own.
+#[inline(never)]
+pub(super) fn rests(inside: &Inside, shell: &'static Shell) {
+    let pools = Pools::there(inside.runtime());
+    let class = shell.class as usize;
+    let rests = &pools.local(inside).rests[class];
+    // What has run there may be over, or begin again elsewhere.
+    shell.task.set(None, Ordering::Relaxed);
+    if let Some(another) = rests.get(Ordering::Relaxed) {
+        give_spare(inside, pools, another);
+    }
+    rests.set(Some(shell), Ordering::Relaxed);
+}
+
+#[cold]
+fn give_spare(inside: &Inside, pools: &Pools, shell: &'static Shell) {
+    let _shared = pools.shared.lock(inside.runtime().kernel());
+    pools.spares[shell.class as usize].push(shell);
+}
+
+/// Returns true if there are tasks enough for another spare shell, which the caller then makes.
+pub(super) fn wants_spare(runtime: &'static Runtime, class: u32) -> bool {
+    let class = class as usize;
+    with_shared(runtime, |shared| {
+        let (tasks, spares) = (shared.tasks[class], &mut shared.spares[class]);
+        let wants = *spares < runtime.vps().len() && tasks / TASKS_A_SPARE > *spares;
+        *spares += usize::from(wants);
+        wants
+    })
+}
+
+/// The spare shell could not be made.
+pub(super) fn has_no_spare(runtime: &'static Runtime, class: u32) {
+    with_shared(runtime, |shared| shared.spares[class as usize] -= 1);
+}
+
+/// Called when the thread of a shell is gone, and nobody has its memory.
+#[cold]
+pub(super) fn gone(inside: &Inside, shell: &'static Shell) {
+    let runtime = inside.runtime();
+    let pools = Pools::there(runtime);
+    if shell.is_spare {
+        pools.shared.lock(runtime.kernel()).spares[shell.class as usize] -= 1;
+    }
+    give_memory(runtime, pools, shell);
+}
+
+/// Returns a task without a shell.
+///
+/// # Errors
+///
+/// EAGAIN: there is no memory, as pthread_create(3) says it.
+#[cold]
+pub(super) fn bare(runtime: &'static Runtime, class: usize) -> Result<&'static Task, Errno> {
+    let inside = runtime.enter();
+    let task = (|| {
+        let kernel = runtime.kernel();
+        let mut shared = Pools::of(runtime)?.shared.lock(kernel);
+        if let Some(task) = shared.bare[class].pop() {
+            return Some(task);
+        }
+        let place = shared.memory.take::<Task>(kernel).ok()?;
+        shared.tasks[class] += 1;
+        // SAFETY: taken here, and nobody else's.
+        unsafe {
+            place.write(Task::new(class as u32));
+            Some(place.as_ref())
+        }
+    })();
+    inside.leave();
+    task.ok_or(Errno(libc::EAGAIN))
+}
+
+/// Gives back a task that got no shell. Outside the runtime.
+#[cold]
+pub(super) fn give_back_bare(runtime: &'static Runtime, task: &'static Task) {
+    with_shared(runtime, |shared| {
+        shared.bare[task.class as usize].push(task)
+    });
+}
+
+/// Outside the runtime, which has a task.
+fn with_shared<R>(runtime: &'static Runtime, change: impl FnOnce(&mut Shared) -> R) -> R {
+    let inside = runtime.enter();
+    let result = change(&mut Pools::there(runtime).shared.lock(runtime.kernel()));
+    inside.leave();
+    result
+}
+
+/// Calls this for a part of the free tasks' shells that nobody has wanted since it was called last, and which are nobody else's
 /// meanwhile. Returns true if there are others. Outside the runtime.
 pub(super) fn trim(runtime: &'static Runtime, trim: impl Fn(&'static Shell)) -> bool {
-    let Some(pools) = Pools::of(runtime) else {
+    if Pools::of(runtime).is_none() {
         return false;
-    };
-    let with_shared = |change: &mut dyn FnMut(&mut Shared)| {
-        let inside = runtime.enter();
-        change(&mut pools.shared.lock(runtime.kernel()));
-        inside.leave();
-    };
+    }
     let mut others = false;
     for class in 0..CLASSES.len() {
         loop {
             // A few at a time: who wants many waits for no more than these.
             let few = List::new();
-            with_shared(&mut |shared| shared.pass_unwanted(class, &few));
+            with_shared(runtime, |shared| shared.pass_unwanted(class, &few));
             if few.len() == 0 {
                 break;
             }
-            few.each(&trim);
-            with_shared(&mut |shared| few.pass(&shared.trimmed[class], MOST));
+            few.each(|task: &Task| trim(task.own()));
+            with_shared(runtime, |shared| few.pass(&shared.trimmed[class], MOST));
         }
-        with_shared(&mut |shared| {
+        others |= with_shared(runtime, |shared| {
             shared.fewest[class] = shared.free[class].len();
-            others |= shared.fewest[class] != 0;
+            shared.fewest[class] != 0
         });
     }
     others
 }
 
 /// As [`release`], by an outside kernel thread.
-pub(super) fn release_from_outside(shell: &'static Shell) {
+pub(super) fn release_from_outside(task: &'static Task) {
     let Some((runtime, pools)) = GUEST.runtime().and_then(|one| Some((one, Pools::of(one)?)))
     else {
         return;
     };
-    if shell.thread().is_none() {
-        return give_memory(runtime, pools, shell);
+    if task.own.get(Ordering::Relaxed).is_none() {
+        return release_bare(runtime, pools, task);
     }
-    pools.shared.lock(runtime.kernel()).free[shell.class as usize].push(shell);
+    pools.shared.lock(runtime.kernel()).free[task.class as usize].push(task);
 }
 
 /// Memory for a shell: where its stack begins, how large it is, where the shell is, and whether nobody has had it before.

@@ -98,11 +98,8 @@ fn pause(runtime: &'static Runtime) {
 
 /// Frees what lies below the place where the shell's thread rests. The shell is the caller's: nobody runs in it meanwhile.
 fn free_pages(shell: &'static Shell) {
-    let Some(thread) = shell.thread() else {
-        return;
-    };
     // SAFETY: it was saved before its shell became free, and who takes the shell lets it go on.
-    let saved = unsafe { thread.saved_here() };
+    let saved = unsafe { shell.thread().saved_here() };
     let low = pool::stack_of(shell).start;
     let high = saved.sp / PAGE * PAGE;
     if low < high {
