@@ -211,6 +211,15 @@ fn a_warning_of_no_sense_is_none() {
     }
 }
 
+/// Says that it is over when it is dropped, by a panic, too: a scope waits for its threads.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// It warns again and again, and never says what follows.
 #[test]
 fn a_daemon_that_warns_without_end_is_left() {
@@ -224,10 +233,9 @@ fn a_daemon_that_warns_without_end_is_left() {
                 std::thread::sleep(std::time::Duration::from_millis(1));
             }
         });
+        let _over = Over(&over);
         let name = "a_daemon_that_warns_without_end_is_left";
-        let outcome = with(name, "5000", answer(STATUS_OK), &files);
-        over.store(true, Ordering::Relaxed);
-        outcome
+        with(name, "5000", answer(STATUS_OK), &files)
     });
     if let Some((outcome, _)) = outcome {
         assert!(
