@@ -116,6 +116,25 @@ pub fn control() -> Control {
     control
 }
 
+/// Loads a control word, if it is another than the processor's.
+#[inline]
+pub fn load_control(wanted: Control) {
+    if control() != wanted {
+        // SAFETY: writes a word that the register has had.
+        unsafe { asm!("msr fpcr, {}", in(reg) wanted, options(nomem, nostack, preserves_flags)) };
+    }
+}
+
+/// This context will be continued with this control word.
+///
+/// # Safety
+///
+/// As [`saved_control`]; nobody else reads or writes it meanwhile.
+pub unsafe fn set_saved_control(context: usize, control: Control) {
+    // SAFETY: the caller vouches for the context.
+    unsafe { (context as *mut u64).add(1).write(control) };
+}
+
 /// The control word with which this context will be continued.
 ///
 /// # Safety

@@ -70,9 +70,32 @@ pub fn control() -> Control {
     pack(mxcsr, fcw)
 }
 
+/// Loads control words, if they are others than the processor's.
+#[inline]
+pub fn load_control(wanted: Control) {
+    if control() != wanted {
+        let (mxcsr, fcw) = unpack(wanted);
+        // SAFETY: loads words that a processor has had.
+        unsafe {
+            asm!(
+                "ldmxcsr [{mxcsr}]",
+                "fldcw [{fcw}]",
+                mxcsr = in(reg) &raw const mxcsr,
+                fcw = in(reg) &raw const fcw,
+                options(nostack, preserves_flags, readonly),
+            );
+        }
+    }
+}
+
 #[inline(always)]
 fn pack(mxcsr: u32, fcw: u16) -> Control {
     u64::from(mxcsr) | u64::from(fcw) << 32
+}
+
+#[inline(always)]
+fn unpack(control: Control) -> (u32, u16) {
+    (control as u32, (control >> 32) as u16)
 }
 
 /// The control words with which this context will be continued.
@@ -85,6 +108,22 @@ pub unsafe fn saved_control(context: usize) -> Control {
     // SAFETY: the caller vouches for the context.
     let Context { mxcsr, fcw, .. } = unsafe { &*(context as *const Context) };
     pack(*mxcsr, *fcw)
+}
+
+/// This context will be continued with these control words.
+///
+/// # Safety
+///
+/// As [`saved_control`]; nobody else reads or writes it meanwhile.
+#[inline(always)]
+pub unsafe fn set_saved_control(context: usize, control: Control) {
+    let (mxcsr, fcw) = unpack(control);
+    let context = context as *mut Context;
+    // SAFETY: the caller vouches for the context.
+    unsafe {
+        (&raw mut (*context).mxcsr).write(mxcsr);
+        (&raw mut (*context).fcw).write(fcw);
+    }
 }
 
 /// Where a context is continued: its control words, if the processor's, in rdx, are others.

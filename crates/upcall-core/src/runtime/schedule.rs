@@ -54,7 +54,7 @@ impl<K: Kernel> Inside<K> {
     /// The next thread, where nothing but the own ready list has a say: what `schedule` does mostly, in less steps. The
     /// activation owns its virtual processor, and did before. `None`: `schedule` decides.
     #[inline(always)]
-    pub(super) fn choose_plainly(&self) -> Option<&'static Thread<K>> {
+    pub fn choose_plainly(&self) -> Option<&'static Thread<K>> {
         let runtime = self.runtime();
         let vp = self.vp();
         debug_assert!(vp.word().is_owned_by(self.activation()));
@@ -146,8 +146,19 @@ impl<K: Kernel> Inside<K> {
         thread
     }
 
+    /// The calling thread has ended for all others, and goes on as another one: as the one of a ticket, which
+    /// [`Inside::choose_plainly`] gave.
     #[inline(always)]
-    pub(super) fn run(&self, vp: &'static Vp<K>, thread: &'static Thread<K>) -> ! {
+    pub fn goes_on(&self, thread: &'static Thread<K>) {
+        let vp = self.vp();
+        self.looks_around(vp);
+        self.counts(vp);
+        self.runtime().kernel.install(self.activation(), thread);
+    }
+
+    /// A thread is about to run: who is to notice that it blocks, and who might run others.
+    #[inline(always)]
+    fn looks_around(&self, vp: &'static Vp<K>) {
         let runtime = self.runtime();
         if vp.has_ready() {
             runtime.call_standby(vp);
@@ -158,6 +169,20 @@ impl<K: Kernel> Inside<K> {
         if vp.only_computes.load(Ordering::Relaxed) {
             runtime.fill_seat(vp);
         }
+    }
+
+    #[inline(always)]
+    fn counts(&self, vp: &'static Vp<K>) {
+        vp.count_dispatch();
+        if vp.woken_wait.load(Ordering::Relaxed) {
+            vp.begin_turn(self.runtime().kernel.now());
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn run(&self, vp: &'static Vp<K>, thread: &'static Thread<K>) -> ! {
+        let runtime = self.runtime();
+        self.looks_around(vp);
         let thread = match thread.context.load(Ordering::Relaxed) {
             0 => self.begin(vp, thread),
             _ => thread,
@@ -170,10 +195,7 @@ impl<K: Kernel> Inside<K> {
         if runtime.listeners.any() {
             self.tell_of_run(vp, thread);
         }
-        vp.count_dispatch();
-        if vp.woken_wait.load(Ordering::Relaxed) {
-            vp.begin_turn(runtime.kernel.now());
-        }
+        self.counts(vp);
         runtime.kernel.install(self.activation(), thread);
         // SAFETY: the thread came from a ready list: its registers are saved and nobody else
         // resumes it.

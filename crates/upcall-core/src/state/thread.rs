@@ -233,6 +233,23 @@ impl<K: Machine> Thread<K> {
         unsafe { Slab::place(place) }
     }
 
+    /// Returns true if it is a ticket.
+    #[inline]
+    pub fn is_ticket(&self) -> bool {
+        self.context.load(Ordering::Relaxed) == 0
+    }
+
+    /// It will go on with these control words.
+    ///
+    /// # Safety
+    ///
+    /// It is saved, and nobody else lets it go on meanwhile.
+    #[inline(always)]
+    pub unsafe fn set_control(&self, control: arch::Control) {
+        // SAFETY: the caller vouches for the context.
+        unsafe { arch::set_saved_control(self.context.load(Ordering::Relaxed), control) };
+    }
+
     /// The activation that carries the thread, if it runs (or is stopped by the kernel).
     pub fn carrier(&self) -> Option<&'static Activation<K>> {
         self.carrier.get(Ordering::Acquire)

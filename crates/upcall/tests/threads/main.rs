@@ -123,6 +123,7 @@ fn main() {
                 shells_are_used_again
                 a_batch_has_shells_for_who_waits
                 a_batch_has_the_masks_of_its_creator
+                who_is_made_rounds_as_its_creator
                 parking_waits_for_a_token
                 parking_in_std_is_ended_by_what_std_calls_the_thread
                 scopes_wait_for_their_threads

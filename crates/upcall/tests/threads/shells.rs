@@ -212,6 +212,45 @@ pub fn a_batch_has_the_masks_of_its_creator() {
     }
 }
 
+#[link(name = "m")]
+unsafe extern "C" {
+    fn fesetround(round: std::ffi::c_int) -> std::ffi::c_int;
+    fn fegetround() -> std::ffi::c_int;
+}
+
+/// Whenever a thread begins, and whoever ran in its shell before: it rounds as its creator did when it made it.
+pub fn who_is_made_rounds_as_its_creator() {
+    // Of x86-64: to the nearest, down, up, and towards zero.
+    let round = |number: usize| {
+        let round = [0, 0x400, 0x800, 0xc00][number % 4];
+        // SAFETY: nothing is computed with it here.
+        assert_eq!(unsafe { fesetround(round) }, 0);
+    };
+    let rounds = || {
+        // SAFETY: asks only.
+        unsafe { fegetround() }
+    };
+    // One alone, and many of which most wait for their shells.
+    for count in [1, 1, 2, 200, 200] {
+        let made: Vec<_> = (0..count)
+            .map(|number| {
+                round(number);
+                let thread = thread::spawn(move || {
+                    let before = rounds();
+                    round(number + 1);
+                    before
+                });
+                (rounds(), thread)
+            })
+            .collect();
+        round(0);
+        for (expected, thread) in made {
+            assert_eq!(thread.join().unwrap(), expected);
+            assert_eq!(rounds(), 0);
+        }
+    }
+}
+
 /// Two of its stack's, where also lies what the runtime knows of it, and less than a tenth of one for what libc's malloc(3)
 /// has of it: frames of calls on the way are small.
 pub fn who_waits_has_few_pages() {

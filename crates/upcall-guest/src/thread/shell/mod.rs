@@ -315,7 +315,11 @@ pub(crate) extern "C" fn main(shell: *mut c_void) -> *mut c_void {
             leave(task, work);
             return core::ptr::null_mut();
         }
-        rest(runtime, shell, finished);
+        if shell.is_spare {
+            finish_spare(runtime, shell, thread);
+        } else {
+            rest(runtime, shell, finished);
+        }
         if shell.drops.load(Ordering::Relaxed) {
             shell.drops.store(false, Ordering::Relaxed);
             // SAFETY: as above; its handle is gone.
@@ -356,13 +360,55 @@ fn begun(inside: &Inside, thread: &'static Thread, shell: usize) -> Option<&'sta
     None
 }
 
-/// Called when the shell's thread is saved: for all others it has ended.
+/// Called when the thread of a task's own shell is saved: for all others it has ended.
 #[inline]
 fn finished(inside: &Inside, thread: &'static Thread, shell: usize) -> Option<&'static Thread> {
     // SAFETY: `rest` passes its shell.
     let shell = unsafe { &*(shell as *const Shell) };
+    finish(inside, thread, shell)
+}
+
+/// As [`rest`] in a spare shell, in which nobody else runs anything: its task ends before the thread is saved, and if a ticket is
+/// next, the thread goes on with that one's task.
+#[inline]
+fn finish_spare(runtime: &'static Runtime, shell: &'static Shell, thread: &'static Thread) {
+    let inside = runtime.enter();
+    inside.tell_of_current(Transition::Ended);
+    let mut next = finish(&inside, thread, shell);
+    if next.is_none() {
+        next = inside.choose_plainly();
+    }
+    let goes_on = match next {
+        Some(next) if next.is_ticket() => task::goes_on(&inside, (shell, thread), next),
+        // It has to drop its result.
+        Some(next) => core::ptr::eq(next, thread),
+        None => false,
+    };
+    let inside = if goes_on {
+        inside
+    } else {
+        inside.park_owner(
+            move |inside, _, shell| {
+                // SAFETY: passed here.
+                pool::rests(inside, unsafe { &*(shell as *const Shell) });
+                next
+            },
+            core::ptr::from_ref(shell) as usize,
+        )
+    };
+    inside.leave();
+}
+
+/// The shell's thread has ended for all others. Returns which one must run next, if that is known: itself, if it has to drop its
+/// result.
+#[inline(always)]
+fn finish(
+    inside: &Inside,
+    thread: &'static Thread,
+    shell: &'static Shell,
+) -> Option<&'static Thread> {
     let task = shell.task();
-    match end(inside, thread, (shell, task), false) {
+    match end(inside, thread, task, false) {
         Ended::Kept => {
             lifetime::end_with_the_last();
             None
@@ -386,13 +432,12 @@ fn finished(inside: &Inside, thread: &'static Thread, shell: usize) -> Option<&'
 fn end(
     inside: &Inside,
     thread: &'static Thread,
-    (shell, task): (&'static Shell, &'static Task),
+    task: &'static Task,
     dropped: bool,
 ) -> Ended<Linux> {
     let mask = thread.kernel.mask.load(Ordering::Relaxed);
     // Who takes the shell gives it the new thread's.
     thread.kernel.mask.store(!0, Ordering::Relaxed);
-    let is_spare = shell.is_spare;
     let ended = task.ending.end(dropped);
     if matches!(ended, Ended::Dropped) && !dropped {
         thread.kernel.mask.store(mask, Ordering::Relaxed);
@@ -402,9 +447,6 @@ fn end(
         // A locked instruction is between the mask and this look: who sends a signal looks at the mask afterwards.
         pending::pass_shared(inside, thread, !0);
     }
-    if is_spare {
-        pool::rests(inside, shell);
-    }
     ended
 }
 
@@ -413,7 +455,10 @@ fn release_own(inside: &Inside, thread: &'static Thread, shell: usize) -> Option
     // SAFETY: `rest` passes its shell.
     let shell = unsafe { &*(shell as *const Shell) };
     let task = shell.task();
-    end(inside, thread, (shell, task), true);
+    end(inside, thread, task, true);
+    if shell.is_spare {
+        pool::rests(inside, shell);
+    }
     task::release(inside, task);
     lifetime::end_with_the_last();
     None

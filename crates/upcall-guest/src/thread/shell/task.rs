@@ -7,12 +7,12 @@
 //!
 //! A task's end, its handle and its joiner meet in one word, [`Ending`]. Its result stays until its handle has taken it.
 
-use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::cell::UnsafeCell;
 
 use upcall_core::ending::Ending;
 use upcall_core::list::Linked;
-use upcall_core::{Errno, Slot};
+use upcall_core::{Errno, Slot, arch};
 use upcall_linux::{Inside, Linux, Runtime, Thread, sys};
 
 use crate::ground::attributes::GuestAttributes;
@@ -23,7 +23,7 @@ use crate::thread::lending::{self, Asks};
 use super::{Shell, create, pool};
 
 /// The largest size of a thread and its result in its task.
-pub const ROOM: usize = 320;
+pub const ROOM: usize = 304;
 
 /// Behind so many ready threads a task has a ticket. The first pages of so many shells stay in the processor's caches of pages.
 const MANY: usize = 64;
@@ -48,6 +48,8 @@ pub(super) struct Task {
     counted: AtomicPtr<AtomicU32>,
     /// The class of its shell.
     pub(super) class: u32,
+    /// The processor's control words where it was made, with which it begins.
+    control: AtomicU64,
     /// Its own shell; none once that is gone.
     pub(super) own: Slot<Shell>,
     /// The shell in which it is to run, runs or has run; none while it has a ticket.
@@ -79,6 +81,7 @@ impl Task {
             }),
             counted: AtomicPtr::new(core::ptr::null_mut()),
             class,
+            control: AtomicU64::new(0),
             own: Slot::empty(),
             runs_in: Slot::empty(),
             room: UnsafeCell::new(Room([0; ROOM])),
@@ -99,6 +102,7 @@ impl Task {
         fill(self.place());
         // SAFETY: the task is free: nobody else looks.
         unsafe { *self.work.get() = work };
+        self.control.store(arch::control(), Ordering::Relaxed);
         self.ending.begin();
     }
 
@@ -123,6 +127,9 @@ impl Task {
         unsafe { &*task }
     }
 }
+
+// Whole cache lines.
+const _: () = assert!(size_of::<Task>() == 384);
 
 unsafe fn nothing(_: *mut u8) {}
 
@@ -174,6 +181,8 @@ fn waits(inside: &Inside, task: &'static Task, asks: Option<Asks>) -> &'static T
     task.runs_in.set(Some(own), Ordering::Relaxed);
     let thread = own.thread();
     inherit(inside, thread);
+    // SAFETY: a free task's shell rests: its thread is saved.
+    unsafe { thread.set_control(task.control.load(Ordering::Relaxed)) };
     if inside.runtime().is_ranked() || asks.is_some() {
         lending::begin(inside, thread, asks.unwrap_or_default());
     }
@@ -208,13 +217,42 @@ pub fn begins(inside: &Inside, ticket: &'static Thread) -> &'static Thread {
     let task = Task::of(ticket);
     let shell = pool::shell_for(inside, task);
     let thread = shell.thread();
+    // SAFETY: the shell rests: its thread is saved.
+    unsafe { thread.set_control(task.control.load(Ordering::Relaxed)) };
+    begin_in(inside, (shell, thread), (task, ticket));
+    thread
+}
+
+/// As [`begins`], in the spare shell of the calling thread, whose task has ended. Returns false if the ticket's task must have
+/// another shell.
+#[inline(always)]
+pub(super) fn goes_on(
+    inside: &Inside,
+    (shell, thread): (&'static Shell, &'static Thread),
+    ticket: &'static Thread,
+) -> bool {
+    let task = Task::of(ticket);
+    if task.class != shell.class {
+        return false;
+    }
+    arch::load_control(task.control.load(Ordering::Relaxed));
+    begin_in(inside, (shell, thread), (task, ticket));
+    inside.goes_on(thread);
+    true
+}
+
+#[inline(always)]
+fn begin_in(
+    inside: &Inside,
+    (shell, thread): (&'static Shell, &'static Thread),
+    (task, ticket): (&'static Task, &'static Thread),
+) {
     shell.task.set(Some(task), Ordering::Relaxed);
     // Release: the shell's thread has been made. Pairs with the Acquire in `Handle::identity`.
     task.runs_in.set(Some(shell), Ordering::Release);
     let mask = ticket.kernel.mask.load(Ordering::Relaxed);
     thread.kernel.mask.store(mask, Ordering::Relaxed);
     pool::return_ticket(inside, ticket);
-    thread
 }
 
 /// Gives back a task that has ended, and whose result is gone.
