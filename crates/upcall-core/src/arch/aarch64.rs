@@ -135,6 +135,16 @@ pub unsafe fn set_saved_control(context: usize, control: Control) {
     unsafe { (context as *mut u64).add(1).write(control) };
 }
 
+/// As [`set_saved_control`], with the caller's.
+///
+/// # Safety
+///
+/// As there.
+pub unsafe fn inherit_control(context: usize) {
+    // SAFETY: the caller's promise.
+    unsafe { set_saved_control(context, control()) };
+}
+
 /// The control word with which this context will be continued.
 ///
 /// # Safety

@@ -6,14 +6,14 @@
 mod x86_64;
 #[cfg(target_arch = "x86_64")]
 pub use x86_64::{
-    BEGINNING, Control, SAVED, Saved, control, load_control, prefetch, prepare, resume, saved,
-    saved_control, set_saved_control, switch_out,
+    BEGINNING, Control, SAVED, Saved, control, inherit_control, load_control, prefetch, prepare,
+    resume, saved, saved_control, set_saved_control, switch_out,
 };
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
 #[cfg(target_arch = "aarch64")]
 pub use aarch64::{
-    Control, Saved, control, load_control, prefetch, prepare, resume, saved, saved_control,
-    set_saved_control, switch_out,
+    Control, Saved, control, inherit_control, load_control, prefetch, prepare, resume, saved,
+    saved_control, set_saved_control, switch_out,
 };

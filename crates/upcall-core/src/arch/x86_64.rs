@@ -126,6 +126,24 @@ pub unsafe fn set_saved_control(context: usize, control: Control) {
     }
 }
 
+/// As [`set_saved_control`], with the caller's.
+///
+/// # Safety
+///
+/// As there.
+#[inline(always)]
+pub unsafe fn inherit_control(context: usize) {
+    // SAFETY: the caller vouches for the context.
+    unsafe {
+        asm!(
+            "stmxcsr [{context} + 32]",
+            "fnstcw [{context} + 36]",
+            context = in(reg) context,
+            options(nostack, preserves_flags),
+        );
+    }
+}
+
 /// Where a context is continued: its control words, if the processor's, in rdx, are others.
 macro_rules! load_control {
     () => {

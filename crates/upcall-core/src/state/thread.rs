@@ -239,11 +239,22 @@ impl<K: Machine> Thread<K> {
         self.context.load(Ordering::Relaxed) == 0
     }
 
-    /// It will go on with these control words.
+    /// It will go on with the caller's control words.
     ///
     /// # Safety
     ///
     /// It is saved, and nobody else lets it go on meanwhile.
+    #[inline(always)]
+    pub unsafe fn inherit_control(&self) {
+        // SAFETY: the caller vouches for the context.
+        unsafe { arch::inherit_control(self.context.load(Ordering::Relaxed)) };
+    }
+
+    /// It will go on with these control words.
+    ///
+    /// # Safety
+    ///
+    /// As [`Thread::inherit_control`].
     #[inline(always)]
     pub unsafe fn set_control(&self, control: arch::Control) {
         // SAFETY: the caller vouches for the context.

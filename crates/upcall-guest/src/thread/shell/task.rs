@@ -48,7 +48,7 @@ pub(super) struct Task {
     counted: AtomicPtr<AtomicU32>,
     /// The class of its shell.
     pub(super) class: u32,
-    /// The processor's control words where it was made, with which it begins.
+    /// While it has a ticket: the processor's control words where it was made, with which it begins.
     control: AtomicU64,
     /// Its own shell; none once that is gone.
     pub(super) own: Slot<Shell>,
@@ -102,7 +102,6 @@ impl Task {
         fill(self.place());
         // SAFETY: the task is free: nobody else looks.
         unsafe { *self.work.get() = work };
-        self.control.store(arch::control(), Ordering::Relaxed);
         self.ending.begin();
     }
 
@@ -182,7 +181,7 @@ fn waits(inside: &Inside, task: &'static Task, asks: Option<Asks>) -> &'static T
     let thread = own.thread();
     inherit(inside, thread);
     // SAFETY: a free task's shell rests: its thread is saved.
-    unsafe { thread.set_control(task.control.load(Ordering::Relaxed)) };
+    unsafe { thread.inherit_control() };
     if inside.runtime().is_ranked() || asks.is_some() {
         lending::begin(inside, thread, asks.unwrap_or_default());
     }
@@ -197,6 +196,7 @@ fn ticket_for(inside: &Inside, task: &'static Task) -> Option<&'static Thread> {
     }
     let ticket = pool::ticket(inside)?;
     task.runs_in.set(None, Ordering::Relaxed);
+    task.control.store(arch::control(), Ordering::Relaxed);
     let address = core::ptr::from_ref(task) as usize;
     ticket.guest().shell.store(address, Ordering::Relaxed);
     inherit(inside, ticket);
