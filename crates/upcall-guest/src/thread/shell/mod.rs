@@ -96,7 +96,7 @@ impl Shell {
     pub const OFFSET_TASK: usize = core::mem::offset_of!(Shell, task);
     /// Offset, in a task, of the address of the shell in which it runs. For debuggers.
     pub const OFFSET_IN_TASK: usize = core::mem::offset_of!(Task, runs_in);
-    /// Offset, in a task, of the word that is [`Ending::OVER`] if it has ended. For debuggers.
+    /// Offset, in a task, of the word that is `Ending::OVER` if it has ended. For debuggers.
     pub const OFFSET_ENDING: usize = core::mem::offset_of!(Task, ending);
 
     /// Its thread, which has not ended.
