@@ -183,9 +183,9 @@ impl<K: Kernel> Inside<K> {
     pub(super) fn run(&self, vp: &'static Vp<K>, thread: &'static Thread<K>) -> ! {
         let runtime = self.runtime();
         self.looks_around(vp);
-        let thread = match thread.context.load(Ordering::Relaxed) {
-            0 => self.begin(vp, thread),
-            _ => thread,
+        let thread = match thread.is_ticket() {
+            true => self.begin(vp, thread),
+            false => thread,
         };
         thread.state.store(Phase::Running, Ordering::Relaxed);
         thread

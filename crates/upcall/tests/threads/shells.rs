@@ -43,16 +43,22 @@ pub fn thread_local_storage_is_new_for_each() {
     assert_eq!(PLAIN.get(), 5);
 }
 
+/// A key that stays.
+fn new_key(destroy: extern "C" fn(*mut libc::c_void)) -> libc::pthread_key_t {
+    let mut key = 0;
+    // SAFETY: the function lives as long as the process.
+    let answer = unsafe { libc::pthread_key_create(&raw mut key, Some(destroy)) };
+    assert_eq!(answer, 0);
+    key
+}
+
 /// What pthread_key_create(3) keeps is libc's to destroy: with the shell.
 pub fn values_of_keys_are_destroyed() {
     static DESTROYED: AtomicUsize = AtomicUsize::new(0);
     extern "C" fn destroy(_: *mut libc::c_void) {
         DESTROYED.fetch_add(1, Ordering::SeqCst);
     }
-    let mut key = 0;
-    // SAFETY: a key that stays.
-    let answer = unsafe { libc::pthread_key_create(&raw mut key, Some(destroy)) };
-    assert_eq!(answer, 0);
+    let key = new_key(destroy);
     for round in 0..20 {
         thread::spawn(move || {
             // SAFETY: the key above.
@@ -139,10 +145,7 @@ pub fn a_batch_has_shells_for_who_waits() {
     extern "C" fn destroy(_: *mut libc::c_void) {
         DESTROYED.fetch_add(1, Ordering::SeqCst);
     }
-    let mut key = 0;
-    // SAFETY: a key that stays.
-    let answer = unsafe { libc::pthread_key_create(&raw mut key, Some(destroy)) };
-    assert_eq!(answer, 0);
+    let key = new_key(destroy);
     for round in 1..=5 {
         let gate = Arc::new(upcall::sync::Semaphore::new(0));
         let batch: Vec<_> = (0..400)

@@ -374,10 +374,7 @@ fn finished(inside: &Inside, thread: &'static Thread, shell: usize) -> Option<&'
 fn finish_spare(runtime: &'static Runtime, shell: &'static Shell, thread: &'static Thread) {
     let inside = runtime.enter();
     inside.tell_of_current(Transition::Ended);
-    let mut next = finish(&inside, thread, shell);
-    if next.is_none() {
-        next = inside.choose_plainly();
-    }
+    let next = finish(&inside, thread, shell).or_else(|| inside.choose_plainly());
     let goes_on = match next {
         Some(next) if next.is_ticket() => task::goes_on(&inside, (shell, thread), next),
         // It has to drop its result.
@@ -387,7 +384,8 @@ fn finish_spare(runtime: &'static Runtime, shell: &'static Shell, thread: &'stat
     let inside = if goes_on {
         inside
     } else {
-        inside.park_owner(
+        // Not `park_owner`: what can be chosen plainly has been.
+        inside.park(
             move |inside, _, shell| {
                 // SAFETY: passed here.
                 pool::rests(inside, unsafe { &*(shell as *const Shell) });

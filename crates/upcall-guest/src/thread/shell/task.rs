@@ -122,7 +122,7 @@ impl Task {
     /// The task of a ticket.
     fn of(ticket: &'static Thread) -> &'static Task {
         let task = ticket.guest().shell.load(Ordering::Relaxed) as *const Task;
-        // SAFETY: `wait` has put it there; the memory of tasks is there for ever.
+        // SAFETY: `ticket_for` has put it there; the memory of tasks is there for ever.
         unsafe { &*task }
     }
 }
