@@ -448,7 +448,13 @@ const FAULTS: &[Fault] = &[
         "let reason = has_reason();\n        let has_reason = move || reason;\n        runtime.retire_standby(vp);\n        if !runtime.kernel.needs_heirs() {",
     ),
     (
-        "idle::a_thread_that_is_made_ready_while_the_owner_enters",
+        "idle::a_thread_that_is_made_ready_while_the_owner_enters_a_call",
+        "runtime/schedule.rs",
+        "if !rung && self.vps.any_unwatched() {",
+        "if false {",
+    ),
+    (
+        "idle::a_thread_that_is_made_ready_while_the_owner_enters_another",
         "runtime/schedule.rs",
         "if !rung && self.vps.any_unwatched() {",
         "if false {",

@@ -91,6 +91,8 @@ const OPERATIONS: &[Operation] = &[
     under_run("run_fork_batch", "fork_batch", 1, SMALL_BATCH),
     under_run("run_semaphore", "semaphore", 10, 1),
     under_run("run_signal_wait", "signal_wait", 10, 1),
+    under_run("run_socket", "socket", 10, 1),
+    under_run("run_events", "events", 10, 1),
 ];
 
 const fn operation(name: &'static str, times: usize, each: usize) -> Operation {

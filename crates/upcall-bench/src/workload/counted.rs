@@ -11,6 +11,9 @@
 //! many were done and had the right result.
 
 use std::hint::black_box;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -41,6 +44,8 @@ pub(super) fn run<T: Threads>(params: &Params) -> Result<Figures, Failure> {
         Some("critical") => Ok(count.critical::<T>()),
         Some("flagged_fork") => count.null_fork::<Flagged<T>>(),
         Some("flagged_wait") => count.signal_wait::<Flagged<T>>(),
+        Some("socket") => count.socket::<T>(),
+        Some("events") => count.events::<T>(),
         other => Err(Failure::Usage(format!("operation={other:?} is not known"))),
     }?;
     let mut figures = Figures::default();
@@ -66,6 +71,8 @@ impl Count {
     /// Steps 1 to 3. Says how often the operation was done.
     #[inline(always)]
     fn between_marks<T: Threads>(&self, mut operation: impl FnMut()) -> usize {
+        // An unmodified program is under the runtime from its first thread on.
+        T::join(T::spawn(|| ()));
         for _ in 0..self.warm_up {
             operation();
         }
@@ -219,12 +226,56 @@ impl Count {
         Ok(done)
     }
 
+    /// A byte into a socket that never waits, and out of it.
+    fn socket<T: Threads>(&self) -> Result<usize, Failure> {
+        let [mut one, mut other] = <[UnixStream; 2]>::from(UnixStream::pair().map_err(failed)?);
+        one.set_nonblocking(true).map_err(failed)?;
+        other.set_nonblocking(true).map_err(failed)?;
+        let mut moved = 0;
+        let done = self.between_marks::<T>(|| {
+            let mut byte = [0];
+            let sent = one.write(&[1]).unwrap_or(0);
+            moved += sent.min(other.read(&mut byte).unwrap_or(0));
+        });
+        right(moved as u64, done as u64)?;
+        Ok(done)
+    }
+
+    /// A wait for events, of which one is there.
+    fn events<T: Threads>(&self) -> Result<usize, Failure> {
+        let (mut one, other) = UnixStream::pair().map_err(failed)?;
+        one.write_all(&[1]).map_err(failed)?;
+        let mut event = libc::epoll_event {
+            events: libc::EPOLLIN as u32,
+            u64: 0,
+        };
+        // SAFETY: reads the event; a new descriptor, or none.
+        let epoll = unsafe {
+            let made = libc::epoll_create1(libc::EPOLL_CLOEXEC);
+            if libc::epoll_ctl(made, libc::EPOLL_CTL_ADD, other.as_raw_fd(), &mut event) != 0 {
+                return Err(failed(io::Error::last_os_error()));
+            }
+            OwnedFd::from_raw_fd(made)
+        };
+        let mut found = 0;
+        let done = self.between_marks::<T>(|| {
+            // SAFETY: writes one event at most.
+            found += unsafe { libc::epoll_wait(epoll.as_raw_fd(), &mut event, 1, -1) };
+        });
+        right(found as u64, done as u64)?;
+        Ok(done)
+    }
+
     fn mutex<T: Threads>(&self) -> Result<usize, Failure> {
         let mutex = T::Mutex::new(0);
         let done = self.between_marks::<T>(|| *mutex.lock() += 1);
         right(*mutex.lock(), done as u64)?;
         Ok(done)
     }
+}
+
+fn failed(error: io::Error) -> Failure {
+    Failure::Failed(error.to_string())
 }
 
 #[inline(always)]

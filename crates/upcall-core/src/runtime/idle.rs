@@ -217,6 +217,7 @@ impl<K: Kernel> Inside<K> {
             return true;
         }
         runtime.settle(vp);
+        runtime.vps.clear_idle(vp);
         self.fall_idle(vp);
         runtime.kernel.yield_processor();
         let owns = self.reclaim_and_look(vp);

@@ -122,7 +122,6 @@ impl<K: Kernel> Runtime<K> {
         let inside = self.mark_inside();
         inside.set_activity(Activity::Running);
         if inside.step(State::Kernel, State::Runtime) {
-            self.vps.clear_idle(inside.vp());
             inside.trace_own(What::Returns);
             inside
         } else {
@@ -257,7 +256,8 @@ impl<K: Kernel> Entered<K> {
             self.set(State::Kernel);
             if runtime.vps().len() > 1 {
                 // No work now: a virtual processor that gets some may ring this one. Not before it is
-                // in `Kernel`: a ring would see it at work and go on.
+                // in `Kernel`: a ring would see it at work and go on. It stays in the set when the call is over:
+                // to leave it each time would make all processors wait for one cache line.
                 runtime.vps.set_idle(vp);
             }
         }

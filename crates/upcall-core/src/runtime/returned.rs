@@ -217,7 +217,7 @@ impl<K: Kernel> Inside<K> {
                         }
                         continue;
                     }
-                    if runtime.vps.any_idle() {
+                    if runtime.vps.another_is_idle(vp) {
                         return false;
                     }
                     if runtime.is_ranked() && self.is_less_urgent(owner) {

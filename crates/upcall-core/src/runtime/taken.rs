@@ -164,6 +164,7 @@ impl<K: Kernel> Inside<K> {
     /// whether the activation still owns the virtual processor, in state `Runtime`.
     pub(super) fn await_processor(&self, vp: &'static Vp<K>) -> bool {
         let runtime = self.runtime();
+        runtime.vps.clear_idle(vp);
         self.fall_idle(vp);
         loop {
             let seen = self.wake.load(Ordering::SeqCst);

@@ -11,6 +11,8 @@ use crate::vp_set::VpSet;
 pub(super) struct Vps<K: Kernel> {
     first: Slot<Vp<K>>,
     count: AtomicU32,
+    /// Those that are idle or in a system call with nothing else to run, and some that were in such a call: who takes one looks
+    /// what it does.
     idle: VpSet,
     /// Those whose standby sleeps or is missing: their owners may block unnoticed.
     unwatched: VpSet,
@@ -51,7 +53,7 @@ impl<K: Kernel> Vps<K> {
         }
     }
 
-    /// Returns true if some virtual processor is idle, or is in a system call with nothing else to run.
+    /// Returns true if some virtual processor is idle, or is or was in a system call with nothing else to run.
     #[inline]
     pub(super) fn any_idle(&self) -> bool {
         !self.idle.is_empty()
@@ -59,12 +61,21 @@ impl<K: Kernel> Vps<K> {
 
     /// Returns true if the owner of another one has nothing to run, at this moment.
     pub(super) fn another_rests(&self, vp: &Vp<K>) -> bool {
+        self.another_is(vp, |state| state == State::Idle)
+    }
+
+    /// Returns true if another one is idle, or in a system call with nothing else to run, at this moment.
+    pub(super) fn another_is_idle(&self, vp: &Vp<K>) -> bool {
+        self.another_is(vp, |state| matches!(state, State::Idle | State::Kernel))
+    }
+
+    fn another_is(&self, vp: &Vp<K>, such: impl Fn(State) -> bool) -> bool {
         let vps = self.all();
-        let rests = |index: u32| {
-            let rests = vps[index as usize].word().state() == State::Idle;
-            (index != vp.index() && rests).then_some(())
+        let is_such = |index: u32| {
+            let other = &vps[index as usize];
+            (index != vp.index() && such(other.word().state())).then_some(())
         };
-        self.idle.find(vp.index(), vps.len(), rests).is_some()
+        self.idle.find(vp.index(), vps.len(), is_such).is_some()
     }
 
     #[inline]

@@ -14,8 +14,11 @@ use crate::ground::hooks::hooks;
 use crate::ground::record;
 use crate::ground::state::{self, GUEST};
 use crate::process::loads;
+use crate::signal::seen::{SEEN, UNSEEN};
 use crate::signal::{self, alone, dispatch};
 use crate::thread::{bound, deadlines, lifetime};
+
+const EINTR: i64 = -(libc::EINTR as i64);
 
 /// Called by every rewritten site.
 ///
@@ -197,6 +200,31 @@ pub fn in_call(thread: &'static Thread, frame: &mut Frame, serve: impl FnOnce(&m
     state.store(core::ptr::from_mut(frame) as usize, Ordering::Relaxed);
     serve(frame);
     state.store(0, Ordering::Relaxed);
+}
+
+/// Makes a call that does not wait, as it stands and without the runtime. Returns false if it has to be made again, or if the
+/// thread has something to do after a call.
+#[inline(always)]
+pub fn promptly(thread: &'static Thread, frame: &mut Frame) -> bool {
+    let (guest, seen) = (thread.guest(), &thread.kernel.seen);
+    if guest.bound.load(Ordering::Relaxed) != 0 || deadlines::has(thread) {
+        return false;
+    }
+    signal::forget_left(thread, frame.rsp as usize);
+    let place = core::ptr::from_ref(frame) as usize;
+    guest.frame.store(place, Ordering::Relaxed);
+    let before = seen.load(Ordering::Relaxed);
+    seen.store(UNSEEN, Ordering::Relaxed);
+    // SAFETY: the program's own call, as it made it.
+    let answer = unsafe { frame.raw() } as i64;
+    let is_over = answer != EINTR || seen.load(Ordering::Relaxed) == SEEN;
+    // Handlers that ran meanwhile have interrupted no call around this one.
+    seen.store(before, Ordering::Relaxed);
+    guest.frame.store(0, Ordering::Relaxed);
+    if is_over {
+        frame.rax = answer as u64;
+    }
+    is_over
 }
 
 /// Makes the call once.

@@ -648,7 +648,8 @@ static ROWS: &[Row] = &[
         }),
     // Waiting for descriptors.
     row(&[libc::SYS_poll, libc::SYS_select, libc::SYS_epoll_wait])
-        .thread(|runtime, thread, frame| Some(poll::serve(runtime, thread, frame))),
+        .thread(|runtime, thread, frame| Some(poll::serve(runtime, thread, frame)))
+        .at_once(poll::serve_prompt),
     row(&[
         libc::SYS_ppoll,
         libc::SYS_pselect6,
@@ -656,7 +657,8 @@ static ROWS: &[Row] = &[
         libc::SYS_epoll_pwait2,
     ])
     .alone_ready(wait_alone)
-    .thread(|runtime, thread, frame| Some(poll::serve(runtime, thread, frame))),
+    .thread(|runtime, thread, frame| Some(poll::serve(runtime, thread, frame)))
+    .at_once(poll::serve_prompt),
     row(&[libc::SYS_epoll_ctl])
         .bound(of_poller)
         .thread(|runtime, _, frame| Some(poll::control(runtime, frame))),
@@ -696,7 +698,8 @@ static ROWS: &[Row] = &[
     // Moving bytes: the call is tried without waiting; else the thread parks on the poller.
     row(&[libc::SYS_read])
         .bound(|_, frame| Some(procfs::counts::read(frame, of_bound::raw(frame))))
-        .thread(transfer),
+        .thread(transfer)
+        .at_once(io::serve_prompt),
     row(&[
         libc::SYS_write,
         libc::SYS_readv,
@@ -710,7 +713,8 @@ static ROWS: &[Row] = &[
         libc::SYS_accept,
         libc::SYS_accept4,
     ])
-    .thread(transfer),
+    .thread(transfer)
+    .at_once(io::serve_prompt),
     row(&[libc::SYS_pread64])
         .bound(|_, frame| Some(procfs::counts::read(frame, of_bound::raw(frame))))
         .thread(|runtime, _, frame| Some(procfs::counts::read(frame, blocking(runtime, frame)))),

@@ -41,7 +41,9 @@ const ENDLESS_OUT: u32 = 0x40;
 const UNTRIED: u32 = 0x80;
 /// It has O_NONBLOCK.
 const NEVER_WAITS: u32 = 0x100;
-const EPOCH_SHIFT: u32 = 9;
+/// How much it was used, so many bits: a write is one, a read two.
+const USES: u32 = 0xe00;
+const EPOCH_SHIFT: u32 = 12;
 /// What is known whatever flags are changed.
 const LASTING: u32 = KIND | LISTENS;
 
@@ -78,6 +80,28 @@ impl Poller {
     /// The descriptor has O_NONBLOCK.
     pub fn note_never_waits(&self, descriptor: i32) {
         self.note(descriptor, NEVER_WAITS);
+    }
+
+    /// Whether it is a socket that was seen with O_NONBLOCK since then.
+    #[inline]
+    pub fn is_known_prompt_socket(&self, descriptor: i32) -> bool {
+        let prompt = Kind::Socket.number() | NEVER_WAITS;
+        self.seen(descriptor) & (KIND | NEVER_WAITS) == prompt
+    }
+
+    /// The descriptor is used. Returns true if it is worth asking whether it has O_NONBLOCK: that is not known, and since the program
+    /// last changed any flags it was read and written, or written three times. One request and its answer are not worth it.
+    pub fn is_worth_asking(&self, descriptor: i32, reads: bool) -> bool {
+        let seen = self.seen(descriptor);
+        if seen & (WAITS | NEVER_WAITS) != 0 {
+            return false;
+        }
+        let (uses, enough) = ((seen & USES).count_ones(), USES.count_ones());
+        if uses < enough {
+            let bits = enough.min(uses + if reads { 2 } else { 1 });
+            self.note(descriptor, ((1 << bits) - 1) << USES.trailing_zeros());
+        }
+        uses == enough
     }
 
     /// Whether the socket was seen to listen. One whose listening has ended since is ready, for poll(2).
@@ -119,10 +143,20 @@ impl Poller {
     }
 
     fn was_seen(&self, descriptor: i32, what: u32) -> bool {
-        self.known.get(descriptor as usize).is_some_and(|known| {
-            let word = known.word.load(Ordering::Relaxed);
-            word & what != 0 && word >> EPOCH_SHIFT == self.epoch_mark()
-        })
+        self.seen(descriptor) & what != 0
+    }
+
+    /// What was seen since the program last changed any flags, and the kind; 0 if nothing was.
+    #[inline]
+    fn seen(&self, descriptor: i32) -> u32 {
+        let word = self
+            .known
+            .get(descriptor as usize)
+            .map_or(0, |known| known.word.load(Ordering::Relaxed));
+        match word >> EPOCH_SHIFT == self.epoch_mark() {
+            true => word,
+            false => 0,
+        }
     }
 
     fn note(&self, descriptor: i32, what: u32) {

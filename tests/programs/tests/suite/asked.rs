@@ -6,7 +6,7 @@ use program_tests::provision;
 use std::fs;
 use std::process::Command;
 
-/// How many connections each part of the program accepts.
+/// How many connections each part of one program accepts, and how often one sends and receives in the other.
 const TURNS: usize = 200;
 
 /// Calls on the socket that accepts.
@@ -17,9 +17,9 @@ struct Asked {
     listens: usize,
 }
 
-/// What `part` of `accept_calls.c` asks the kernel. None if the case must be skipped.
-fn asked(name: &str, part: &str) -> Option<Asked> {
-    let (case, path) = real(name, "accept_calls.c")?;
+/// The system calls of these names that `part` of a program makes. None if the case must be skipped.
+fn traced(name: &str, program: &str, part: &str, names: &str) -> Option<Vec<String>> {
+    let (case, path) = real(name, program)?;
     let strace = provision::program(name, "strace", "strace")?;
     let traces = Command::new(&strace)
         .args(["-o", "/dev/null", "true"])
@@ -29,18 +29,21 @@ fn asked(name: &str, part: &str) -> Option<Asked> {
         return None;
     }
     let program = Program::new(strace)
-        .args(["-f", "-o", "calls"])
-        .args(["-e", "trace=accept,accept4,poll,fcntl,getsockopt"])
+        .args(["-f", "-o", "calls", "-e", &format!("trace={names}")])
         .args(case.launcher().words())
         .arg(path)
         .arg(part);
     let outcome = case.run_native(&program);
     assert!(outcome.status.success(), "{}", outcome.talk());
     let calls = fs::read_to_string(case.native_dir().join("calls")).expect("strace has written it");
-    let calls: Vec<&str> = calls
-        .lines()
-        .filter_map(|line| Some(line.split_once(' ')?.1.trim_start()))
-        .collect();
+    let without_id = |line: &str| Some(line.split_once(' ')?.1.trim_start().to_owned());
+    Some(calls.lines().filter_map(without_id).collect())
+}
+
+/// What `part` of `accept_calls.c` asks the kernel. None if the case must be skipped.
+fn asked(name: &str, part: &str) -> Option<Asked> {
+    let names = "accept,accept4,poll,fcntl,getsockopt";
+    let calls = traced(name, "accept_calls.c", part, names)?;
     let socket = calls.iter().find_map(|call| call.strip_prefix("accept"));
     let socket = socket.expect("it accepts").trim_start_matches('4');
     let socket: String = socket[1..]
@@ -81,4 +84,23 @@ fn a_socket_that_never_waits_is_asked_nothing() {
         polls == 0 && flags <= 1 && listens == 0,
         "{polls} polls, flags {flags} times, listens {listens} times"
     );
+}
+
+/// A send took MSG_DONTWAIT or pwritev2(2) in the program's place, and a read preadv2(2).
+#[test]
+fn calls_on_a_socket_that_never_waits_are_made_as_they_stand() {
+    let name = "calls_on_a_socket_that_never_waits_are_made_as_they_stand";
+    let names = "read,preadv2,write,pwritev2,sendto,recvfrom,recvmsg,fcntl";
+    let Some(calls) = traced(name, "prompt_calls.c", "connections", names) else {
+        return;
+    };
+    let count = |begins: &[&str]| {
+        let such = |call: &&String| begins.iter().any(|begin| call.starts_with(begin));
+        calls.iter().filter(such).count()
+    };
+    let own = count(&["read(", "write(", "sendto(", "recvfrom(", "recvmsg("]);
+    assert!(own >= 6 * TURNS, "{own} calls of the program's");
+    // The first ones of each of two sockets.
+    let tries = count(&["preadv2(", "pwritev2("]);
+    assert!(tries <= 8, "{tries} tries");
 }

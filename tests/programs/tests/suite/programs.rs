@@ -59,7 +59,7 @@ programs! {
         timer_slack timer_thread timer_thread_clock timer_thread_point times_of_process;
     waits_and_io: accept_calls aio aio_idle blocks_500 datagrams descriptor_limits descriptor_numbers descriptors descriptors_replaced
         epoll_nest_at_once epoll_threads event_switches faults_served file_blocking loop_writes nonblocking nowait_forbidden
-        own_descriptors poll_closed poll_many poll_signals poll_timeouts reads_that_count reads_that_empty
+        own_descriptors poll_closed poll_many poll_signals poll_timeouts prompt_calls reads_that_count reads_that_empty
         reads_that_fail receives_that_fail resolver socket_timeouts serves_and_blocks transfers_complete transfers_interrupted uring
         uring_registered waits_disturbed waits_for_other_processes;
 }

@@ -94,15 +94,27 @@ fn a_standby_that_goes_to_sleep_sees_what_an_owner_elsewhere_has_put_in_or_is_ca
     });
 }
 
-/// The owner goes into a system call, finding no work, while its standby sleeps.
 #[test]
 fn a_thread_that_is_made_ready_while_the_owner_enters_a_call_finds_a_standby() {
-    check(320, || {
+    enters_a_call(false);
+}
+
+#[test]
+fn a_thread_that_is_made_ready_while_the_owner_enters_another_call_finds_a_standby() {
+    enters_a_call(true);
+}
+
+/// The owner goes into a system call, finding no work, while its standby sleeps. `again`: it has been in one before.
+fn enters_a_call(again: bool) {
+    check(320, move || {
         let (runtime, [standby, _]) = two_busy();
         let [entering, busy] = [&runtime.vps()[0], &runtime.vps()[1]];
         let [ready] = threads(runtime);
         entering.set(owner(entering), State::User);
         runtime.retire_standby(entering);
+        if again {
+            runtime.vps.set_idle(entering);
+        }
         let sleeper = thread::spawn(move || {
             kernel::act_as(standby);
             // As from inside `sleep_unless`.

@@ -205,17 +205,18 @@ pub(super) fn asked_not_to_wait(frame: &Frame) -> bool {
     if poller.is_some_and(|poller| poller.is_known_to_wait(frame.rdi as i32)) {
         return false;
     }
+    learn_to_wait(frame.rdi as i32)
+}
+
+/// Asks whether the descriptor has O_NONBLOCK, and remembers that.
+pub(super) fn learn_to_wait(descriptor: i32) -> bool {
+    let words = [descriptor as u64, libc::F_GETFL as u64, 0, 0, 0, 0];
     // SAFETY: asks only.
-    let flags = unsafe {
-        raw_syscall(
-            libc::SYS_fcntl,
-            [frame.rdi, libc::F_GETFL as u64, 0, 0, 0, 0],
-        )
-    };
+    let flags = unsafe { raw_syscall(libc::SYS_fcntl, words) };
     let asked = flags > 0 && flags as i32 & libc::O_NONBLOCK != 0;
-    match poller {
-        Some(poller) if asked => poller.note_never_waits(frame.rdi as i32),
-        Some(poller) => poller.note_waits(frame.rdi as i32),
+    match GUEST.runtime().map(|runtime| runtime.kernel().poller()) {
+        Some(poller) if asked => poller.note_never_waits(descriptor),
+        Some(poller) => poller.note_waits(descriptor),
         None => {}
     }
     asked

@@ -8,6 +8,8 @@
 //! A write to a pipe or a stream goes on until all bytes are moved, as in the kernel (`rest`). So does a call that blocks
 //! and is cut short by a signal of the runtime's own, if the kernel would have gone on with it.
 //!
+//! Calls on sockets that never wait are made as they stand (`prompt`).
+//!
 //! A read of a TCP connection that is known to be empty waits without being tried (`drained`). A read of a pipe that other
 //! processes write blocks its activation where an event loop would ([`upcall_linux::poller::choice`]).
 //!
@@ -36,11 +38,13 @@ mod attempt;
 mod drained;
 mod limit;
 mod many;
+mod prompt;
 mod rest;
 
 pub use attempt::counts_bytes;
 pub use drained::{gets_layers, is_layered};
 pub use many::{NEVER_SHORT, allocate, fill, receive_many, send_file, send_many};
+pub use prompt::serve_prompt;
 
 const EAGAIN: i64 = -(libc::EAGAIN as i64);
 const EINTR: i64 = -(libc::EINTR as i64);
@@ -58,9 +62,13 @@ pub fn serve(runtime: &'static Runtime, frame: &Frame) -> i64 {
         let answer = block(runtime, frame, descriptor, kind, 0);
         return procfs::counts::read(frame, answer);
     }
+    let reads = !rest::is_output(frame.rax as i64);
+    let poller = runtime.kernel().poller();
+    if kind == Kind::Socket && poller.is_worth_asking(descriptor, reads) {
+        attempt::learn_to_wait(descriptor);
+    }
     let answer = transfer(runtime, frame, kind);
     if answer > 0 && is_stream_write(frame) && kind != Kind::Socket {
-        let poller = runtime.kernel().poller();
         poller.count_write();
         if kind == Kind::Pipe {
             poller.written(runtime, descriptor);

@@ -20,8 +20,8 @@ use core::sync::atomic::Ordering;
 use upcall_linux::poller::{Readiness, Watch};
 use upcall_linux::{Runtime, Thread, descriptors};
 
-use crate::call::io;
 use crate::call::select::Sets;
+use crate::call::{io, serve};
 use crate::ground::entry::{Frame, raw_syscall};
 use crate::signal::{self, mask_place};
 
@@ -30,6 +30,22 @@ use question::{Call, FEW, Limit, NS, NS_PER_MS, Question};
 
 const EINTR: i64 = -(libc::EINTR as i64);
 const EPOLL_CTL_ADD: u64 = 1;
+
+/// Serves the call in `frame` if it has no time to wait, and no mask. Returns false if it has, or has to be made again.
+pub fn serve_prompt(runtime: &'static Runtime, thread: &'static Thread, frame: &mut Frame) -> bool {
+    let (time, mask) = match frame.rax as i64 {
+        libc::SYS_poll => (frame.rdx, 0),
+        libc::SYS_epoll_wait => (frame.r10, 0),
+        libc::SYS_epoll_pwait => (frame.r10, frame.r8),
+        // The time is in the program's memory.
+        _ => return false,
+    };
+    if time as i32 != 0 || mask != 0 {
+        return false;
+    }
+    runtime.end_turn();
+    serve::promptly(thread, frame)
+}
 
 /// Makes the call in `frame`. The caller is outside the runtime.
 // Not inlined: its frame would be part of every call's, on the stacks of threads that wait.

@@ -185,13 +185,17 @@ impl<'a> Call<'a> {
     /// Returns the answer as the program expects it.
     pub(super) fn finish(&mut self, runtime: &'static Runtime, frame: &Frame, answer: i64) -> i64 {
         if let Limit::At(deadline) = self.limit {
-            let left = deadline.saturating_sub(runtime.kernel().now());
+            let left = || deadline.saturating_sub(runtime.kernel().now());
             // An answer that cannot be written is left out, as in the kernel.
             let _ = match place(frame) {
                 Place::Timespec(at) if frame.rax as i64 != libc::SYS_epoll_pwait2 => {
+                    let left = left();
                     store_time(at, [left / NS, left % NS])
                 }
-                Place::Timeval(at) => store_time(at, [left / NS, left % NS / 1000]),
+                Place::Timeval(at) => {
+                    let left = left();
+                    store_time(at, [left / NS, left % NS / 1000])
+                }
                 _ => Ok(()),
             };
         }
