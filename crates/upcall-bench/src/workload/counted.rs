@@ -12,13 +12,14 @@
 
 use std::hint::black_box;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::flagged::Flagged;
 use super::fork::right;
+use super::reactivity::Watch;
 use super::threads::{Mutex, Semaphore, Threads};
 use super::{Failure, Figures, Params};
 
@@ -245,24 +246,10 @@ impl Count {
     fn events<T: Threads>(&self) -> Result<usize, Failure> {
         let (mut one, other) = UnixStream::pair().map_err(failed)?;
         one.write_all(&[1]).map_err(failed)?;
-        let mut event = libc::epoll_event {
-            events: libc::EPOLLIN as u32,
-            u64: 0,
-        };
-        // SAFETY: reads the event; a new descriptor, or none.
-        let epoll = unsafe {
-            let made = libc::epoll_create1(libc::EPOLL_CLOEXEC);
-            if libc::epoll_ctl(made, libc::EPOLL_CTL_ADD, other.as_raw_fd(), &mut event) != 0 {
-                return Err(failed(io::Error::last_os_error()));
-            }
-            OwnedFd::from_raw_fd(made)
-        };
+        let watch = Watch::new(other.as_fd()).map_err(failed)?;
         let mut found = 0;
-        let done = self.between_marks::<T>(|| {
-            // SAFETY: writes one event at most.
-            found += unsafe { libc::epoll_wait(epoll.as_raw_fd(), &mut event, 1, -1) };
-        });
-        right(found as u64, done as u64)?;
+        let done = self.between_marks::<T>(|| found += u64::from(watch.wait().is_ok()));
+        right(found, done as u64)?;
         Ok(done)
     }
 

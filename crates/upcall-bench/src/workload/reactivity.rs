@@ -26,7 +26,7 @@
 //! seconds. The first events do not count, `warm_up=` of them or a tenth of that time. An event that is not the next one is a failure. The figure `load` is what the program used of one processor, in percent.
 
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -190,11 +190,11 @@ fn compute(load: Load, stop: &AtomicBool) {
     }
 }
 
-/// An epoll instance that watches standard input.
-struct Watch(OwnedFd);
+/// An epoll instance that watches a descriptor.
+pub(super) struct Watch(OwnedFd);
 
 impl Watch {
-    fn new() -> io::Result<Self> {
+    pub(super) fn new(watched: BorrowedFd) -> io::Result<Self> {
         let mut wanted = libc::epoll_event {
             events: libc::EPOLLIN as u32,
             u64: 0,
@@ -205,7 +205,7 @@ impl Watch {
             if epoll < 0 {
                 return Err(io::Error::last_os_error());
             }
-            let (add, watched) = (libc::EPOLL_CTL_ADD, libc::STDIN_FILENO);
+            let (add, watched) = (libc::EPOLL_CTL_ADD, watched.as_raw_fd());
             let added = libc::epoll_ctl(epoll, add, watched, &raw mut wanted);
             (OwnedFd::from_raw_fd(epoll), added)
         };
@@ -215,7 +215,8 @@ impl Watch {
         }
     }
 
-    fn wait(&self) -> io::Result<()> {
+    /// Waits for events.
+    pub(super) fn wait(&self) -> io::Result<()> {
         let mut event = libc::epoll_event { events: 0, u64: 0 };
         loop {
             // SAFETY: writes one event.
@@ -252,7 +253,7 @@ pub fn run<T: Threads>(params: &Params) -> Result<Figures, Failure> {
     let taker = Taker::new(params)?;
     let watch = match params.text("wait") {
         None => None,
-        Some("epoll") => Some(Watch::new().map_err(failed)?),
+        Some("epoll") => Some(Watch::new(io::stdin().as_fd()).map_err(failed)?),
         Some(other) => return Err(Failure::Usage(format!("wait={other}: epoll, or nothing"))),
     };
     let stream = T::stream(connection()?).map_err(failed)?;

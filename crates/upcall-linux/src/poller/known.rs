@@ -72,21 +72,16 @@ impl Poller {
         self.note(descriptor, WAITS);
     }
 
-    /// Whether the descriptor was seen with O_NONBLOCK since then. A call that is made for that reason may wait all the same.
+    /// Whether it is a socket that was seen with O_NONBLOCK since then. A call that is made for that reason may wait all the same.
+    #[inline]
     pub fn is_known_never_to_wait(&self, descriptor: i32) -> bool {
-        self.was_seen(descriptor, NEVER_WAITS)
+        let socket = Kind::Socket.number() | NEVER_WAITS;
+        self.seen(descriptor) & (KIND | NEVER_WAITS) == socket
     }
 
     /// The descriptor has O_NONBLOCK.
     pub fn note_never_waits(&self, descriptor: i32) {
         self.note(descriptor, NEVER_WAITS);
-    }
-
-    /// Whether it is a socket that was seen with O_NONBLOCK since then.
-    #[inline]
-    pub fn is_known_prompt_socket(&self, descriptor: i32) -> bool {
-        let prompt = Kind::Socket.number() | NEVER_WAITS;
-        self.seen(descriptor) & (KIND | NEVER_WAITS) == prompt
     }
 
     /// The descriptor is used. Returns true if it is worth asking whether it has O_NONBLOCK: that is not known, and since the program

@@ -1,13 +1,8 @@
 /* Calls on sockets that never wait, and on one that another process has made wait again. With an argument only the former. */
-#include "case.h"
+#include "connection.h"
 #include <fcntl.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <semaphore.h>
-#include <sys/epoll.h>
-#include <sys/ioctl.h>
-#include <sys/socket.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 
@@ -23,22 +18,8 @@ static void set_nonblocking(int socket, int on)
     MUST(fcntl(socket, F_SETFL, on ? flags | O_NONBLOCK : flags & ~O_NONBLOCK));
 }
 
-static void connected(int sockets[2])
-{
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t length = sizeof address;
-    int listener = socket(AF_INET, SOCK_STREAM, 0);
-    MUST(bind(listener, (struct sockaddr *)&address, sizeof address) || listen(listener, 1));
-    MUST(getsockname(listener, (struct sockaddr *)&address, &length));
-    sockets[0] = socket(AF_INET, SOCK_STREAM, 0);
-    MUST(connect(sockets[0], (struct sockaddr *)&address, length));
-    sockets[1] = accept(listener, NULL, NULL);
-    MUST(sockets[1] < 0);
-    close(listener);
-}
-
 /* Each kind of read, of nothing. */
-static int refusals(int socket, int flags)
+static int refusals(int socket)
 {
     char byte;
     struct iovec vector = {&byte, 1};
@@ -46,8 +27,8 @@ static int refusals(int socket, int flags)
     int refused = 0;
     refused += read(socket, &byte, 1) == -1 && errno == EAGAIN;
     refused += readv(socket, &vector, 1) == -1 && errno == EAGAIN;
-    refused += recv(socket, &byte, 1, flags) == -1 && errno == EAGAIN;
-    refused += recvmsg(socket, &message, flags) == -1 && errno == EAGAIN;
+    refused += recv(socket, &byte, 1, 0) == -1 && errno == EAGAIN;
+    refused += recvmsg(socket, &message, 0) == -1 && errno == EAGAIN;
     return refused;
 }
 
@@ -60,7 +41,7 @@ static void prompt(const char *name, int sockets[2])
     set_nonblocking(sockets[0], 1);
     set_nonblocking(sockets[1], 1);
     for (int i = 0; i < TURNS; i++) {
-        refused += refusals(sockets[1], 0) == 4 && poll(&one, 1, 0) == 0;
+        refused += refusals(sockets[1]) == 4 && poll(&one, 1, 0) == 0;
         moved += send(sockets[0], bytes, 10, 0);
         moved += write(sockets[0], bytes, 10);
         while (poll(&one, 1, -1) != 1) {
@@ -88,7 +69,7 @@ static void asks_not_to_wait(void)
 {
     char byte;
     int sockets[2], refused = 0, file = open("/dev/null", O_RDONLY);
-    connected(sockets);
+    connect_ends(sockets);
     for (int i = 0; i < TURNS; i++)
         refused += recv(sockets[0], &byte, 1, MSG_DONTWAIT) == -1 && errno == EAGAIN;
     check("one_call_that_does_not_wait", refused == TURNS, "%d", refused);
@@ -106,7 +87,7 @@ static void made_to_wait(void)
     MUST(socketpair(AF_UNIX, SOCK_STREAM, 0, pair));
     set_nonblocking(pair[0], 1);
     for (int i = 0; i < 4; i++)
-        MUST(refusals(pair[0], 0) != 4);
+        MUST(refusals(pair[0]) != 4);
     pid_t child = fork();
     if (child == 0) {
         fcntl(pair[0], F_SETFL, 0);
@@ -153,7 +134,7 @@ static void waits(const char *name, int interrupted, int flags)
 static void *body(void *only)
 {
     int sockets[2];
-    connected(sockets);
+    connect_ends(sockets);
     prompt("connections", sockets);
     if (only != NULL)
         return NULL;
@@ -169,9 +150,8 @@ static void *body(void *only)
 int main(int count, char **words)
 {
     pthread_t thread;
-    (void)words;
     MUST(sem_init(&reads, 0, 0));
-    MUST(pthread_create(&thread, NULL, body, count > 1 ? &reads : NULL));
+    MUST(pthread_create(&thread, NULL, body, count > 1 ? words[1] : NULL));
     MUST(pthread_join(thread, NULL));
     return verdict();
 }

@@ -1,8 +1,6 @@
 /* Reads that wait for more than a first byte, or for a time: SO_RCVLOWAT of sockets, VMIN and VTIME of terminals. */
-#include "case.h"
+#include "connection.h"
 #include <fcntl.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 #include <termios.h>
 
 static int ends[2], terminal, other_side;
@@ -29,16 +27,7 @@ static void low_mark(const char *name)
 
 static void tcp(int mark)
 {
-    struct sockaddr_in name = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t size = sizeof name;
-    int listener = socket(AF_INET, SOCK_STREAM, 0);
-    MUST(bind(listener, (struct sockaddr *)&name, size));
-    MUST(listen(listener, 1));
-    MUST(getsockname(listener, (struct sockaddr *)&name, &size));
-    ends[0] = socket(AF_INET, SOCK_STREAM, 0);
-    MUST(connect(ends[0], (struct sockaddr *)&name, size));
-    ends[1] = accept(listener, NULL, NULL);
-    close(listener);
+    connect_ends(ends);
     MUST(setsockopt(ends[1], SOL_SOCKET, SO_RCVLOWAT, &mark, sizeof mark));
 }
 

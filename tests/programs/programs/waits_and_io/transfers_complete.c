@@ -1,15 +1,13 @@
 /* Calls that wait until all bytes are moved: through pipes, Unix streams and TCP, more than the buffers hold, while the
  * process makes calls that concern all of its threads and other threads compute. Not one byte may be missing, doubled
  * or out of place. */
-#include "case.h"
+#include "connection.h"
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/sendfile.h>
-#include <sys/socket.h>
 #include <sys/uio.h>
 
 enum { SIZE = 3 << 20, ENTRIES = 100, MESSAGES = 5 };
@@ -43,19 +41,7 @@ static void stream_pipe(void)
 
 static void stream_unix(void) { MUST(socketpair(AF_UNIX, SOCK_STREAM, 0, ends)); }
 
-static void stream_tcp(void)
-{
-    struct sockaddr_in name = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t size = sizeof name;
-    int listener = socket(AF_INET, SOCK_STREAM, 0);
-    MUST(bind(listener, (struct sockaddr *)&name, size));
-    MUST(listen(listener, 1));
-    MUST(getsockname(listener, (struct sockaddr *)&name, &size));
-    ends[0] = socket(AF_INET, SOCK_STREAM, 0);
-    MUST(connect(ends[0], (struct sockaddr *)&name, size));
-    ends[1] = accept(listener, NULL, NULL);
-    close(listener);
-}
+static void stream_tcp(void) { connect_ends(ends); }
 
 static long by_write(void) { return write(ends[0], source, SIZE); }
 static long by_writev(void) { return writev(ends[0], entries, ENTRIES); }

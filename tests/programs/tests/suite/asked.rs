@@ -90,7 +90,7 @@ fn a_socket_that_never_waits_is_asked_nothing() {
 #[test]
 fn calls_on_a_socket_that_never_waits_are_made_as_they_stand() {
     let name = "calls_on_a_socket_that_never_waits_are_made_as_they_stand";
-    let names = "read,preadv2,write,pwritev2,sendto,recvfrom,recvmsg,fcntl";
+    let names = "read,preadv2,write,pwritev2,sendto,recvfrom,recvmsg";
     let Some(calls) = traced(name, "prompt_calls.c", "connections", names) else {
         return;
     };

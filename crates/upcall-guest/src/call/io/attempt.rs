@@ -205,11 +205,11 @@ pub(super) fn asked_not_to_wait(frame: &Frame) -> bool {
     if poller.is_some_and(|poller| poller.is_known_to_wait(frame.rdi as i32)) {
         return false;
     }
-    learn_to_wait(frame.rdi as i32)
+    learn_flags(frame.rdi as i32)
 }
 
 /// Asks whether the descriptor has O_NONBLOCK, and remembers that.
-pub(super) fn learn_to_wait(descriptor: i32) -> bool {
+pub(super) fn learn_flags(descriptor: i32) -> bool {
     let words = [descriptor as u64, libc::F_GETFL as u64, 0, 0, 0, 0];
     // SAFETY: asks only.
     let flags = unsafe { raw_syscall(libc::SYS_fcntl, words) };

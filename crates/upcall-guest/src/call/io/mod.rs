@@ -65,7 +65,7 @@ pub fn serve(runtime: &'static Runtime, frame: &Frame) -> i64 {
     let reads = !rest::is_output(frame.rax as i64);
     let poller = runtime.kernel().poller();
     if kind == Kind::Socket && poller.is_worth_asking(descriptor, reads) {
-        attempt::learn_to_wait(descriptor);
+        attempt::learn_flags(descriptor);
     }
     let answer = transfer(runtime, frame, kind);
     if answer > 0 && is_stream_write(frame) && kind != Kind::Socket {

@@ -184,20 +184,17 @@ impl<'a> Call<'a> {
 
     /// Returns the answer as the program expects it.
     pub(super) fn finish(&mut self, runtime: &'static Runtime, frame: &Frame, answer: i64) -> i64 {
-        if let Limit::At(deadline) = self.limit {
-            let left = || deadline.saturating_sub(runtime.kernel().now());
+        // Where the program is told what is left, and in units of how many nanoseconds.
+        let told = match place(frame) {
+            Place::Timespec(at) if frame.rax as i64 != libc::SYS_epoll_pwait2 => Some((at, 1)),
+            Place::Timeval(at) => Some((at, 1000)),
+            _ => None,
+        };
+        if let (Limit::At(_), Some((at, unit))) = (self.limit, told)
+            && let Some(left) = self.left(runtime)
+        {
             // An answer that cannot be written is left out, as in the kernel.
-            let _ = match place(frame) {
-                Place::Timespec(at) if frame.rax as i64 != libc::SYS_epoll_pwait2 => {
-                    let left = left();
-                    store_time(at, [left / NS, left % NS])
-                }
-                Place::Timeval(at) => {
-                    let left = left();
-                    store_time(at, [left / NS, left % NS / 1000])
-                }
-                _ => Ok(()),
-            };
+            let _ = store_time(at, [left / NS, left % NS / unit]);
         }
         match &self.question {
             Question::Select(sets) if answer >= 0 && !self.written => sets.write(answer),
